@@ -1,0 +1,3 @@
+module github.com/oncectl/oncectl
+
+go 1.26.0

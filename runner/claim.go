@@ -1,0 +1,157 @@
+package runner
+
+import (
+	"context"
+	"time"
+)
+
+// Outcome of a claimed event, as stored in processed_events.outcome. Empty
+// means none yet.
+type Outcome string
+
+const (
+	Delivered Outcome = "delivered"
+	Failed    Outcome = "failed"   // surely not delivered
+	InDoubt   Outcome = "in_doubt" // may have been delivered
+)
+
+// TakeOver says which existing claims a new one may replace. The zero value
+// replaces none.
+type TakeOver uint8
+
+const (
+	// TakeExpired: unfinished ones whose expires_at has passed.
+	TakeExpired TakeOver = 1 << iota
+	// TakeFailed: those whose outcome is Failed.
+	TakeFailed
+	// TakeInDoubt: those whose outcome is InDoubt.
+	TakeInDoubt
+	// TakeBareOfRun: bare ones (no expires_at, no outcome) of the same run.
+	TakeBareOfRun
+)
+
+// ClaimRequest claims ids, all with the same attributes.
+type ClaimRequest struct {
+	IDs   []EventID
+	Token Token  // chosen by the caller: makes a repeated request idempotent
+	Owner string // host and pid, for people
+	// Run is the run that claims, nil outside one. With it the claim is fenced.
+	Run *Run
+	// Expires makes the claims unfinished until settled; 0 is a bare claim.
+	Expires time.Duration
+	// PayloadHash is stored with the claim (lower-case hex SHA-256), and a
+	// claim with another hash is never taken over. Empty: none. With
+	// PayloadHashes it is per id.
+	PayloadHashes []string
+	Take          TakeOver
+}
+
+// Settlement is the outcome of one claimed event.
+type Settlement struct {
+	ID      EventID
+	Outcome Outcome
+	// DeadLetter is saved with the outcome in one transaction; nil for none.
+	DeadLetter *DeadLetter
+}
+
+// SettleRequest records outcomes. Only claims that the caller owns change:
+// those with Token if it is set, and those of Run if it is set.
+type SettleRequest struct {
+	Settlements []Settlement
+	Token       Token
+	Run         *Run
+}
+
+// SettleAnswer tells what became of one settlement.
+type SettleAnswer int
+
+const (
+	Settled SettleAnswer = iota
+	// AlreadySettled: it had this outcome before.
+	AlreadySettled
+	// NotOwner: somebody else owns the claim now, or it has another outcome.
+	NotOwner
+	// NotClaimed: there is no such claim.
+	NotClaimed
+)
+
+// GiveBackRequest deletes claims, so that their events can be won again. Only
+// the caller's own claims go, as for SettleRequest; delivered ones never.
+type GiveBackRequest struct {
+	IDs   []EventID
+	Token Token
+	Run   *Run
+}
+
+// Claimer decides who wins. All three methods fail with ErrUnavailable,
+// ErrRefused, ErrUndecided (another program's open transaction holds an id for
+// more than ClaimPatience) or, in a run, ErrFenced; then nothing was written
+// or, after ErrUnavailable and ErrUndecided, the caller may repeat the same
+// request with the same token.
+type Claimer interface {
+	// Claim tells for each id, in order, whether the caller is its winner. An
+	// id that occurs twice is won at its first place only.
+	Claim(ctx context.Context, req ClaimRequest) (won []bool, err error)
+	// Settle records outcomes, in one transaction, in order.
+	Settle(ctx context.Context, req SettleRequest) ([]SettleAnswer, error)
+	// GiveBack tells for each id what became of it; Settled means given back.
+	GiveBack(ctx context.Context, req GiveBackRequest) ([]SettleAnswer, error)
+}
+
+// ClaimPatience bounds how long a claim waits behind another program's open
+// transaction before it is undecided.
+const ClaimPatience = 5 * time.Second
+
+// Renewer keeps unfinished claims alive.
+type Renewer interface {
+	// Renew sets expires_at to the store's now plus d for the unfinished
+	// claims among ids that have token; it returns how many it found.
+	Renew(ctx context.Context, ids []EventID, token Token, d time.Duration) (int, error)
+}
+
+// Claim is a row of processed_events.
+type Claim struct {
+	ID          EventID
+	ClaimedAt   time.Time
+	Token       Token
+	RunID       int64 // 0 outside a run
+	Owner       string
+	PayloadHash string
+	ExpiresAt   time.Time // zero: bare
+	Outcome     Outcome   // empty: none
+	FinishedAt  time.Time
+	// Expired says that ExpiresAt had passed by the store's clock when the row
+	// was read.
+	Expired bool
+}
+
+// State is what a person calls the claim: claimed, unfinished, in_doubt,
+// delivered or failed.
+func (c Claim) State() string {
+	switch {
+	case c.Outcome != "":
+		return string(c.Outcome)
+	case c.ExpiresAt.IsZero():
+		return "claimed"
+	case c.Expired:
+		return string(InDoubt)
+	}
+	return "unfinished"
+}
+
+// ClaimFilter selects claims; zero fields select all.
+type ClaimFilter struct {
+	InDoubt bool
+	Prefix  string
+	// Since keeps claims made at most this long before the store's now.
+	Since time.Duration
+}
+
+// ClaimReader shows claims. Errors: ErrUnavailable, ErrRefused.
+type ClaimReader interface {
+	// Lookup returns the claims that exist among ids, in no order.
+	Lookup(ctx context.Context, ids []EventID) ([]Claim, error)
+	// EachClaim calls f for each claim, oldest first, without holding them all
+	// in memory, and stops at f's first error, which it returns.
+	EachClaim(ctx context.Context, filter ClaimFilter, f func(Claim) error) error
+}

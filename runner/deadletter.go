@@ -1,0 +1,51 @@
+package runner
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+)
+
+// Kind says what a dead letter was: the values of failed_jobs.kind.
+type Kind string
+
+const (
+	KindRun    Kind = "run"
+	KindClaim  Kind = "claim"
+	KindSend   Kind = "send"
+	KindOutbox Kind = "outbox"
+)
+
+// DeadLetter is a row of failed_jobs: something that a person should see.
+type DeadLetter struct {
+	ID          int64
+	Kind        Kind
+	Name        string // lock, topic or URL host
+	EventID     EventID
+	PayloadHash string
+	Payload     []byte // nil: not kept
+	// Request is what is needed to send it again, as JSON; nil: none. It holds
+	// no secrets.
+	Request   []byte
+	LastError string // never empty
+	Attempts  int
+	Certainty Outcome // Failed or InDoubt
+	FailedAt  time.Time
+	RetryAt   time.Time // zero: the receiver said nothing
+
+	ResolvedAt time.Time
+	Resolution string
+}
+
+// HashBytes is the lower-case hex SHA-256 of the exact bytes of a payload.
+func HashBytes(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// HashCommand is the payload hash of a command: that of its arguments joined
+// by NUL, a byte which no argument can contain.
+func HashCommand(argv []string) string {
+	return HashBytes([]byte(strings.Join(argv, "\x00")))
+}
