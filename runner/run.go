@@ -47,6 +47,9 @@ type Begun struct {
 	// ServerChanged says that the server was restarted or promoted since the
 	// predecessor began.
 	ServerChanged bool
+	// NoHandover says that the lock cannot have been free while the
+	// predecessor's job lived, so that nothing needs to be waited for.
+	NoHandover bool
 }
 
 // RunEnd is what is recorded when a run is over.

@@ -1,0 +1,258 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// watch is one run from its lock to its end: the state that supervise and the
+// steps around it share.
+type watch struct {
+	*Runner
+	job    Job
+	held   HeldLock
+	run    Run
+	broker GatedBroker
+	ending // of the child
+
+	// outcome is set by what ended the job from outside; empty while nothing did.
+	outcome RunOutcome
+	reason  string // why, for the dead letter
+	exit    Exit
+	record  error
+}
+
+// begin records the run and waits out a predecessor.
+func (w *watch) begin(ctx context.Context) (Result, error) {
+	key, scheduledAt, err := w.job.key(w.held.TakenAt())
+	if err != nil {
+		return Result{}, err
+	}
+	begun, err := w.held.Begin(ctx, BeginRequest{
+		Token: NewToken(), Key: key, ScheduledAt: scheduledAt, Host: w.Host, PID: w.PID,
+	})
+	switch {
+	case errors.Is(err, ErrDone):
+		w.Log.Info("skipped: a run of this key has succeeded", "lock", w.job.Lock.Name, "key", key)
+		return Result{Skipped: ErrDone}, nil
+	case err != nil:
+		return Result{}, fmt.Errorf("recording the run of lock %q: %w", w.job.Lock.Name, err)
+	}
+	w.run = begun.Run
+	w.Log.Info("took the lock", "lock", w.job.Lock.Name, "run", w.run.ID, "key", key)
+	return w.handOver(ctx, begun)
+}
+
+// handOver waits until the job of an unfinished predecessor is surely paused
+// or dead.
+func (w *watch) handOver(ctx context.Context, b Begun) (Result, error) {
+	d := w.handoverWait(b)
+	if d == 0 {
+		return Result{}, nil
+	}
+	w.Log.Info("waiting: the run before was never finished", "before", b.Predecessor.ID, "host", b.Predecessor.Host.Name, "wait", d)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			return Result{}, nil
+		case <-w.held.Lost():
+			err := fmt.Errorf("waiting for the run before: lock %q: %w", w.job.Lock.Name, ErrLockLost)
+			w.recordNotStarted(ctx, err)
+			return Result{}, err
+		case sig := <-w.Signals:
+			if endsWait(sig) {
+				w.recordNotStarted(ctx, fmt.Errorf("%v before the job was started", sig))
+				return Result{Interrupted: sig}, nil
+			}
+		}
+	}
+}
+
+// handoverWait is how long the job of an unfinished predecessor might go on:
+// see the constants beside LeaseDeadline.
+func (w *watch) handoverWait(b Begun) time.Duration {
+	p := b.Predecessor
+	switch {
+	case p == nil || b.NoHandover:
+		return 0
+	case p.Host.ID != "" && p.Host.ID == w.Host.ID && w.Gone(p.PID):
+		return 0
+	case b.ServerChanged:
+		return RestartWait
+	}
+	return HandoverWait
+}
+
+// start opens the broker and starts the command.
+func (w *watch) start(ctx context.Context) error {
+	broker, err := w.OpenBroker()
+	if err != nil {
+		return fmt.Errorf("opening the broker's socket: %w", err)
+	}
+	w.broker = broker
+	w.broker.Serve(w.run, w.held)
+	lockFile, err := w.held.Descriptor()
+	if err != nil {
+		return fmt.Errorf("handing lock %q to the guard: %w", w.job.Lock.Name, err)
+	}
+	child, err := w.Jobs.Start(ctx, Command{
+		Argv:     w.job.Argv,
+		Env:      jobEnv(w.job.Env, w.run, broker.Path()),
+		LockFile: lockFile,
+		QuietOK:  w.job.QuietOK,
+	})
+	if err != nil {
+		return fmt.Errorf("starting the command: %w", err)
+	}
+	w.ending = ending{child: child, killAfter: w.job.KillAfter, log: w.Log}
+	return nil
+}
+
+// supervise returns when the job has ended: by itself, or because of a signal,
+// the time limit or the loss of the lock.
+func (w *watch) supervise(ctx context.Context) {
+	timeout := after(w.job.Timeout)
+	lost := w.held.Lost()
+	for {
+		select {
+		case <-w.child.Done():
+			return
+		case sig := <-w.Signals:
+			w.signal(sig)
+		case <-timeout:
+			timeout = nil
+			w.end(RunTimedOut, fmt.Sprintf("it ran longer than --timeout %v", w.job.Timeout))
+			w.stop()
+		case <-w.kill:
+			w.killJob()
+		case <-lost:
+			lost = w.lockLost(ctx)
+		case <-w.child.Halted():
+			lost = w.halted(ctx, lost)
+		}
+	}
+}
+
+// after is time.After that never fires for 0.
+func after(d time.Duration) <-chan time.Time {
+	if d <= 0 {
+		return nil
+	}
+	return time.After(d)
+}
+
+// signal passes a signal to the job.
+func (w *watch) signal(sig os.Signal) {
+	if w.forward(sig) {
+		w.end(RunStopped, "oncectl was sent SIGTERM")
+	}
+}
+
+// end notes why the job is being ended. What ended it first is what is
+// recorded.
+func (w *watch) end(outcome RunOutcome, reason string) {
+	if w.outcome == "" {
+		w.outcome, w.reason = outcome, reason
+		w.Log.Info("ending the job", "why", reason)
+	}
+}
+
+// finish ends what is left of a job that was stopped, shows or drops its
+// output, closes the broker and records the outcome.
+func (w *watch) finish(ctx context.Context) {
+	if w.outcome != "" {
+		w.killJob()
+	}
+	w.exit = w.child.Exit()
+	if w.outcome == "" {
+		w.outcome = RunSucceeded
+		if !w.exit.OK() {
+			w.outcome, w.reason = RunFailed, "the command ended with "+w.exit.String()
+		}
+	}
+	if err := w.child.Close(w.outcome != RunSucceeded); err != nil {
+		w.Log.Warn("closing the job", "error", err)
+	}
+	w.closeBroker()
+	w.saveEnd(ctx, RunEnd{Outcome: w.outcome, ExitCode: w.exit.Status(), DeadLetter: w.deadLetter()})
+}
+
+// saveEnd records how the run ended. A signal that ended the job must not cut
+// this short, so it has its own time limit.
+func (w *watch) saveEnd(ctx context.Context, end RunEnd) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if err := w.held.Finish(ctx, w.run, end); err != nil {
+		w.record = fmt.Errorf("recording the end of run %d: %w", w.run.ID, err)
+	}
+}
+
+// recordNotStarted records a run whose command did not start.
+func (w *watch) recordNotStarted(ctx context.Context, why error) {
+	w.outcome, w.reason = RunFailed, why.Error()
+	w.closeBroker()
+	w.saveEnd(ctx, RunEnd{Outcome: RunFailed, ExitCode: notStartedStatus(why), DeadLetter: w.deadLetter()})
+}
+
+// notStartedStatus is the exit status that stands for a command that did not
+// start, as shells have it.
+func notStartedStatus(err error) int {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return 127
+	case errors.Is(err, ErrNotExecutable):
+		return 126
+	}
+	return 125
+}
+
+// deadLetter describes a run that did not succeed; nil for one that did.
+func (w *watch) deadLetter() *DeadLetter {
+	if w.outcome == RunSucceeded {
+		return nil
+	}
+	d := commandLetter(KindRun, w.job.Lock.Name, w.job.Argv, w.job.KeepArgs)
+	d.LastError = w.reason
+	if w.child != nil {
+		d.LastError = withTail(w.reason, w.child.Tail())
+	}
+	return d
+}
+
+func (w *watch) closeBroker() {
+	if w.broker == nil {
+		return
+	}
+	if err := w.broker.Close(); err != nil {
+		w.Log.Warn("closing the broker's socket", "error", err)
+	}
+	w.broker = nil
+}
+
+// release gives the lock back, last of all.
+func (w *watch) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if err := w.held.Release(ctx); err != nil {
+		w.Log.Warn("releasing the lock", "lock", w.job.Lock.Name, "error", err)
+	}
+}
+
+func (w *watch) result() Result {
+	return Result{Run: w.run, Outcome: w.outcome, Exit: w.exit, RecordErr: w.record}
+}
+
+// endsWait reports whether a signal ends a wait before the job has started.
+func endsWait(sig os.Signal) bool {
+	switch sig {
+	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
+		return true
+	}
+	return false
+}
