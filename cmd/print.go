@@ -1,0 +1,174 @@
+package cmd
+
+// The rules of oncectl's output:
+//
+//   - stdout is for answers, stderr for everything else. Nothing is printed
+//     when all is well and nobody asked: cron mails every byte.
+//   - A message is one line, begins with "oncectl: ", is in lower case and has
+//     no stop; a second one, "oncectl: hint: …", says what to do.
+//   - Lists are tables for people (-o table) or one JSON array (-o json) whose
+//     names stay; times are RFC 3339 in UTC.
+//   - Ids and names in messages are quoted, so that none can forge a line.
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// outputFormat is the value of -o.
+type outputFormat string
+
+const (
+	formatTable outputFormat = "table"
+	formatJSON  outputFormat = "json"
+)
+
+func (f *outputFormat) addFlag(fs *pflag.FlagSet) {
+	*f = formatTable
+	fs.VarP(f, "output", "o", "output `FORMAT`: table or json")
+}
+
+func (f *outputFormat) String() string { return string(*f) }
+func (f *outputFormat) Type() string   { return "format" }
+
+func (f *outputFormat) Set(s string) error {
+	if s != string(formatTable) && s != string(formatJSON) {
+		return fmt.Errorf("it is table or json")
+	}
+	*f = outputFormat(s)
+	return nil
+}
+
+// column is a column of a table; the last one has no width.
+type column struct {
+	title string
+	width int
+}
+
+// listing prints rows as they come, so that a million of them take no memory.
+type listing struct {
+	w       *bufio.Writer
+	format  outputFormat
+	columns []column
+	rows    int
+}
+
+func newListing(w io.Writer, format outputFormat, columns []column) *listing {
+	return &listing{w: bufio.NewWriter(w), format: format, columns: columns}
+}
+
+// add prints one row: its cells in a table, or record as JSON.
+func (l *listing) add(cells []string, record any) error {
+	l.rows++
+	if l.format == formatJSON {
+		return l.addJSON(record)
+	}
+	if l.rows == 1 {
+		titles := make([]string, len(l.columns))
+		for i, c := range l.columns {
+			titles[i] = c.title
+		}
+		l.line(titles)
+	}
+	return l.line(cells)
+}
+
+func (l *listing) line(cells []string) error {
+	var b strings.Builder
+	for i, cell := range cells {
+		if i == len(cells)-1 {
+			b.WriteString(cell)
+			break
+		}
+		fmt.Fprintf(&b, "%-*s  ", l.columns[i].width, cell)
+	}
+	b.WriteByte('\n')
+	_, err := l.w.WriteString(b.String())
+	return err
+}
+
+func (l *listing) addJSON(record any) error {
+	b, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	before := ",\n "
+	if l.rows == 1 {
+		before = "[\n "
+	}
+	l.w.WriteString(before)
+	_, err = l.w.Write(b)
+	return err
+}
+
+// close ends the list and writes out what is left.
+func (l *listing) close() error {
+	if l.format == formatJSON {
+		end := "\n]\n"
+		if l.rows == 0 {
+			end = "[]\n"
+		}
+		l.w.WriteString(end)
+	}
+	return l.w.Flush()
+}
+
+// formatTime is t in UTC to the second; a dash for none.
+func formatTime(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func formatID(id int64) string {
+	if id == 0 {
+		return "-"
+	}
+	return strconv.FormatInt(id, 10)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// orNil is null in JSON for a zero value.
+func orNil[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// printRecord prints one thing: as a line for people, or as one JSON object.
+func printRecord(w io.Writer, format outputFormat, record any, line func() string) error {
+	if format == formatJSON {
+		b, err := json.Marshal(record)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "%s\n", b)
+		return err
+	}
+	_, err := fmt.Fprintln(w, line())
+	return err
+}

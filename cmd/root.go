@@ -1,0 +1,127 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Main runs oncectl and returns its exit status.
+func Main() Status {
+	hidePasswords()
+	return Execute(context.Background(), processEnv())
+}
+
+// Execute runs the command that env.Args name.
+func Execute(ctx context.Context, env *Env) Status {
+	root := newRootCmd(env)
+	root.SetArgs(env.Args)
+	root.SetIn(env.In)
+	root.SetOut(env.Out)
+	root.SetErr(env.Err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return helpStatus(cmd)
+	}
+	if !quiet(err) {
+		printError(env, cmd, err)
+	}
+	return exitStatus(err, runsCommand(cmd, env.Args))
+}
+
+func newRootCmd(env *Env) *cobra.Command {
+	o := &storeOptions{}
+	root := &cobra.Command{
+		Use:   "oncectl",
+		Short: "Run cron jobs once, send messages once",
+		Long: `oncectl lets a database decide who wins, before any side effect: which of two
+hosts runs tonight's job, which of two retries sends the message.
+
+Without a database it keeps its own on this machine; see 'oncectl run --help'.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	o.addFlags(root.PersistentFlags())
+	verbose := root.PersistentFlags().BoolP("verbose", "v", false, "say on stderr what happens")
+	root.PersistentPreRun = func(*cobra.Command, []string) {
+		if *verbose {
+			env.level.Set(-4) // slog.LevelDebug
+		}
+	}
+	root.AddCommand(
+		newRunCmd(env, o), newClaimCmd(env, o), newDoneCmd(env, o), newReleaseCmd(env, o),
+		newClaimsCmd(env, o), newSchemaCmd(env, o), newVersionCmd(env),
+	)
+	return root
+}
+
+// Annotations on commands that the ladder of exit statuses needs.
+const (
+	annotationRuns   = "oncectl/runs-command" // "always", or "after-dash"
+	annotationHelpNo = "oncectl/help-is-no-win"
+)
+
+// runsCommand reports whether cmd, called with args, is one of the two that
+// run a command, so that its own faults end with 125.
+func runsCommand(cmd *cobra.Command, args []string) bool {
+	switch cmd.Annotations[annotationRuns] {
+	case "always":
+		return true
+	case "after-dash":
+		return slices.Contains(args, "--")
+	}
+	return false
+}
+
+// helpStatus is 0 but for a command whose 0 would be taken for a win when all
+// it did was to print its help.
+func helpStatus(cmd *cobra.Command) Status {
+	help := cmd.Flags().Lookup("help")
+	if cmd.Annotations[annotationHelpNo] != "" && help != nil && help.Changed {
+		return StatusError
+	}
+	return StatusOK
+}
+
+// noArgs refuses arguments, so that a group command does not take a word it
+// does not know for a request to print its help.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+		return hinted{err, "did you mean " + strings.Join(s, " or ") + "?"}
+	}
+	return err
+}
+
+// printError writes one line for err, and a second one with what to do.
+func printError(env *Env, cmd *cobra.Command, err error) {
+	fmt.Fprintf(env.Err, "oncectl: %s\n", oneLine(err.Error()))
+	var h hinted
+	var u usageError
+	switch {
+	case errors.As(err, &h):
+		fmt.Fprintf(env.Err, "oncectl: hint: %s\n", h.hint)
+	case errors.As(err, &u):
+		fmt.Fprintf(env.Err, "oncectl: hint: see '%s --help'\n", cmd.CommandPath())
+	}
+}
+
+// oneLine folds a message of several lines into one.
+func oneLine(s string) string { return strings.Join(strings.FieldsFunc(s, isBreak), " ") }
+
+func isBreak(r rune) bool { return r == '\n' || r == '\r' }
+
+// defaultStoreWait is how long an unreachable store is tried again.
+const defaultStoreWait = 10 * time.Second
