@@ -23,13 +23,14 @@ type world struct {
 	check   error
 	lock    *fakeLock // the one held last
 	child   *fakeChild
+	started chan struct{} // closed when child is there
 	signals chan os.Signal
 	end     RunEnd
 	gone    bool
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, signals: make(chan os.Signal, 1), tries: []error{nil}}
+	return &world{t: t, started: make(chan struct{}), signals: make(chan os.Signal, 1), tries: []error{nil}}
 }
 
 func (w *world) note(s string) {
@@ -65,6 +66,7 @@ func (w *world) TryLock(context.Context, LockID) (HeldLock, error) {
 func (w *world) Start(_ context.Context, c Command) (Child, error) {
 	w.note("start")
 	w.child = &fakeChild{world: w, done: make(chan struct{}), halted: make(chan struct{}, 1)}
+	close(w.started)
 	return w.child, nil
 }
 

@@ -32,8 +32,9 @@ func (w *world) run(t *testing.T, job Job, during func(*fakeChild)) (Result, tim
 		}
 		results <- res
 	}()
-	synctest.Wait()
-	if during != nil && w.child != nil {
+	if during != nil {
+		<-w.started
+		synctest.Wait()
 		during(w.child)
 	}
 	res := <-results
@@ -89,11 +90,7 @@ func TestRun_WhenTheLockComesFreeInTime_Runs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.tries = append(slices.Repeat([]error{ErrBusy}, 10), nil)
-		go func() {
-			time.Sleep(time.Minute)
-			w.child.finish(Exit{})
-		}()
-		res, _ := w.run(t, Job{Wait: time.Minute}, nil)
+		res, _ := w.run(t, Job{Wait: time.Minute}, func(c *fakeChild) { c.finish(Exit{}) })
 		if res.Skipped != nil || res.Outcome != RunSucceeded {
 			t.Errorf("%+v", res)
 		}
@@ -142,15 +139,9 @@ func TestRun_WhenThePredecessorIsUnfinished_WaitsAsLongAsItMayLive(t *testing.T)
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			w.begun, w.gone = c.begun, c.gone
-			began := time.Now()
-			go func() {
-				for w.child == nil {
-					time.Sleep(time.Millisecond)
-				}
-				w.child.finish(Exit{})
-			}()
-			if _, took := w.run(t, Job{}, nil); took < c.want || took > c.want+time.Second {
-				t.Errorf("%s: started after %v, want %v", name, time.Since(began), c.want)
+			_, took := w.run(t, Job{}, func(c *fakeChild) { c.finish(Exit{}) })
+			if took != c.want {
+				t.Errorf("%s: started after %v, want %v", name, took, c.want)
 			}
 		})
 	}
