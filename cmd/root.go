@@ -125,3 +125,19 @@ func isBreak(r rune) bool { return r == '\n' || r == '\r' }
 
 // defaultStoreWait is how long an unreachable store is tried again.
 const defaultStoreWait = 10 * time.Second
+
+// Root returns the commands for those who only read them: the manual's
+// generator.
+func Root() *cobra.Command {
+	env := &Env{Getenv: func(string) string { return "" }}
+	root := newRootCmd(env)
+	initHelpFlags(root)
+	return root
+}
+
+func initHelpFlags(cmd *cobra.Command) {
+	cmd.InitDefaultHelpFlag()
+	for _, c := range cmd.Commands() {
+		initHelpFlags(c)
+	}
+}
