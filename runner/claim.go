@@ -39,9 +39,10 @@ type ClaimRequest struct {
 	Run *Run
 	// Expires makes the claims unfinished until settled; 0 is a bare claim.
 	Expires time.Duration
-	// PayloadHash is stored with the claim (lower-case hex SHA-256), and a
-	// claim with another hash is never taken over. Empty: none. With
-	// PayloadHashes it is per id.
+	// PayloadHashes are stored with the claims (lower-case hex SHA-256): none,
+	// or one for each of IDs, of which "" is none. Where both have one, a claim
+	// with another hash is never taken over; a take-over without one keeps what
+	// was there.
 	PayloadHashes []string
 	Take          TakeOver
 }
@@ -55,7 +56,8 @@ type Settlement struct {
 }
 
 // SettleRequest records outcomes. Only claims that the caller owns change:
-// those with Token if it is set, and those of Run if it is set.
+// they have Token, if it is set, and are Run's, if it is set (both, if both
+// are). With neither, whoever asks owns them all: a person, outside a run.
 type SettleRequest struct {
 	Settlements []Settlement
 	Token       Token
@@ -70,13 +72,15 @@ const (
 	// AlreadySettled: it had this outcome before.
 	AlreadySettled
 	// NotOwner: somebody else owns the claim now, or it has another outcome.
+	// InDoubt is none: its owner may replace it, however late.
 	NotOwner
 	// NotClaimed: there is no such claim.
 	NotClaimed
 )
 
 // GiveBackRequest deletes claims, so that their events can be won again. Only
-// the caller's own claims go, as for SettleRequest; delivered ones never.
+// the caller's own claims go, as for SettleRequest; delivered ones never
+// (AlreadySettled).
 type GiveBackRequest struct {
 	IDs   []EventID
 	Token Token
@@ -90,7 +94,10 @@ type GiveBackRequest struct {
 // request with the same token.
 type Claimer interface {
 	// Claim tells for each id, in order, whether the caller is its winner. An
-	// id that occurs twice is won at its first place only.
+	// id that occurs twice is won at its first place only. A claim that has
+	// req.Token already and no outcome is won again. What is won, again or
+	// taken over, is as if new: claimed_at and all else are this request's.
+	// ErrInvalid if PayloadHashes are neither none nor one for each id.
 	Claim(ctx context.Context, req ClaimRequest) (won []bool, err error)
 	// Settle records outcomes, in one transaction, in order.
 	Settle(ctx context.Context, req SettleRequest) ([]SettleAnswer, error)
@@ -105,7 +112,8 @@ const ClaimPatience = 5 * time.Second
 // Renewer keeps unfinished claims alive.
 type Renewer interface {
 	// Renew sets expires_at to the store's now plus d for the unfinished
-	// claims among ids that have token; it returns how many it found.
+	// claims among ids that have token, expired ones too; it returns how many
+	// it found.
 	Renew(ctx context.Context, ids []EventID, token Token, d time.Duration) (int, error)
 }
 

@@ -63,7 +63,8 @@ type RunEnd struct {
 // Recorder keeps the record of the run that a lock guards.
 type Recorder interface {
 	// Begin inserts the run and makes it the owner of the lock's fence, in one
-	// transaction. ErrDone if a run of the same lock and key has succeeded.
+	// transaction. ErrDone if a run of the same lock and key has succeeded;
+	// then nothing was written. Repeated with the same token it is the same run.
 	Begin(ctx context.Context, req BeginRequest) (Begun, error)
 	// Resume tells a lock that was taken again that run goes on under it.
 	// ErrFenced if another run has owned the fence since.
