@@ -44,7 +44,10 @@ type ClaimRequest struct {
 	// with another hash is never taken over; a take-over without one keeps what
 	// was there.
 	PayloadHashes []string
-	Take          TakeOver
+	// Targets are stored with the claims that are sends: none, or the URL host
+	// for each of IDs. They name the dead letter of a sender that died.
+	Targets []string
+	Take    TakeOver
 }
 
 // Settlement is the outcome of one claimed event.
@@ -109,6 +112,20 @@ type Claimer interface {
 // transaction before it is undecided.
 const ClaimPatience = 5 * time.Second
 
+// Turner settles some claims and makes others in one transaction and one round
+// trip, so that a batch never has more claims unfinished than requests in
+// flight. Its errors are Claimer's.
+type Turner interface {
+	Turn(ctx context.Context, settle SettleRequest, claim ClaimRequest) (answers []SettleAnswer, won []bool, err error)
+}
+
+// Sweeper finds sends whose sender died.
+type Sweeper interface {
+	// Sweep makes a dead letter, in doubt, of each unfinished send (a claim
+	// with a target) whose expires_at has passed, and tells how many.
+	Sweep(ctx context.Context) (int, error)
+}
+
 // Renewer keeps unfinished claims alive.
 type Renewer interface {
 	// Renew sets expires_at to the store's now plus d for the unfinished
@@ -125,6 +142,7 @@ type Claim struct {
 	RunID       int64 // 0 outside a run
 	Owner       string
 	PayloadHash string
+	Target      string    // the URL host of a send; empty for other claims
 	ExpiresAt   time.Time // zero: bare
 	Outcome     Outcome   // empty: none
 	FinishedAt  time.Time

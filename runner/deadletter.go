@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
@@ -48,4 +49,29 @@ func HashBytes(b []byte) string {
 // by NUL, a byte which no argument can contain.
 func HashCommand(argv []string) string {
 	return HashBytes([]byte(strings.Join(argv, "\x00")))
+}
+
+// DeadLetterFilter selects dead letters; zero fields select all that are
+// unresolved.
+type DeadLetterFilter struct {
+	Kind Kind
+	Name string
+	// Since keeps those that failed at most this long before the store's now.
+	Since time.Duration
+	// All keeps resolved ones too.
+	All bool
+	// Due keeps only those whose retry_at has come.
+	Due bool
+}
+
+// DeadLetters shows and resolves dead letters. Errors: ErrUnavailable,
+// ErrRefused.
+type DeadLetters interface {
+	// EachDeadLetter calls f for each, oldest first, without its payload, and
+	// stops at f's first error, which it returns.
+	EachDeadLetter(ctx context.Context, filter DeadLetterFilter, f func(DeadLetter) error) error
+	// DeadLetter returns one with its payload; ErrNoDeadLetter if there is none.
+	DeadLetter(ctx context.Context, id int64) (DeadLetter, error)
+	// Resolve marks it resolved; false if it was already, or is not there.
+	Resolve(ctx context.Context, id int64, resolution string) (bool, error)
 }

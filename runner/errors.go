@@ -34,6 +34,13 @@ var (
 	// ErrInvalid says that the caller's input breaks a stated rule.
 	ErrInvalid = errors.New("invalid input")
 
+	// ErrOtherPayload says that an event was claimed with another payload: a
+	// fault of the caller, who gave two messages one id.
+	ErrOtherPayload = errors.New("the event id was used with another payload")
+
+	// ErrNoDeadLetter says that there is no dead letter of that id.
+	ErrNoDeadLetter = errors.New("there is no such dead letter")
+
 	// ErrNotExecutable and ErrNotFound say why a command did not start.
 	ErrNotExecutable = errors.New("the command cannot be executed")
 	ErrNotFound      = errors.New("the command is not found")

@@ -23,6 +23,7 @@ create table if not exists {schema}.processed_events (
     run_id       bigint,
     owner        text,
     payload_hash text,
+    target       text, -- the URL host of a send; null for other claims
     expires_at   timestamptz,
     outcome      text check (outcome in ('delivered', 'failed', 'in_doubt')),
     finished_at  timestamptz

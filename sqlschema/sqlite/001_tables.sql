@@ -20,6 +20,7 @@ create table if not exists processed_events (
     run_id       integer,
     owner        text,
     payload_hash text,
+    target       text, -- the URL host of a send; null for other claims
     expires_at   text,
     outcome      text check (outcome in ('delivered', 'failed', 'in_doubt')),
     finished_at  text

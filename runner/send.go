@@ -1,0 +1,226 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// SendStore is what sends need of a store, or of the run above them.
+type SendStore interface {
+	ClaimRenewer
+	Lookup(ctx context.Context, ids []EventID) ([]Claim, error)
+}
+
+// SendOrder is a message with what its dead letter will need.
+type SendOrder struct {
+	Message
+	Target string // the URL's host: the dead letter's name
+	// Request is what is needed to send it again, as JSON, without secrets.
+	Request []byte
+	// NoPayload keeps the body out of the dead letter.
+	NoPayload bool
+}
+
+func (o SendOrder) hash() string { return HashBytes(o.Body) }
+
+// SendAnswer is what became of an order.
+type SendAnswer int
+
+const (
+	// Sent: it was delivered now.
+	Sent SendAnswer = iota
+	// SentBefore: it had been delivered.
+	SentBefore
+	// BeingSent: a live sender has it.
+	BeingSent
+	// NotSent: it was not delivered and is a dead letter.
+	NotSent
+	// MaybeSent: it is in doubt, as of now or since before.
+	MaybeSent
+	// GivenBack: the sender was interrupted before it was sent.
+	GivenBack
+)
+
+// SendResult is the answer to one order.
+type SendResult struct {
+	ID     EventID
+	Answer SendAnswer
+	// Delivery is how the delivery went, where there was one.
+	Delivery DeliveryResult
+	// Before is the claim that was there already, where that is the answer.
+	Before *Claim
+	// Err says why the order was refused or its outcome not recorded:
+	// ErrOtherPayload, ErrInvalid (a bare claim that is not this run's),
+	// ErrUnavailable and the like.
+	Err error
+}
+
+// Sender sends messages once: it claims an event before it delivers it, keeps
+// the claim alive meanwhile, and records the outcome.
+type Sender struct {
+	Store SendStore
+	HTTP  Deliverer
+	Owner string
+	// Token is this process's: its claims are told from those of others by it.
+	Token Token
+	Log   *slog.Logger
+}
+
+// Send sends one message.
+func (s *Sender) Send(ctx context.Context, o SendOrder) SendResult {
+	// Twice, since a claim that failed elsewhere in between may be taken over.
+	for range 2 {
+		won, err := s.Store.Claim(ctx, s.claimRequest([]SendOrder{o}))
+		if err != nil {
+			return SendResult{ID: o.ID, Err: fmt.Errorf("claiming %q: %w", o.ID, err)}
+		}
+		if won[0] {
+			return s.deliver(ctx, o)
+		}
+		found, err := s.Store.Lookup(ctx, []EventID{o.ID})
+		if err != nil {
+			return SendResult{ID: o.ID, Err: fmt.Errorf("looking up %q: %w", o.ID, err)}
+		}
+		if len(found) == 1 && found[0].Outcome != Failed {
+			return answerBefore(o, found[0])
+		}
+	}
+	return SendResult{ID: o.ID, Err: fmt.Errorf("claiming %q: %w: others keep taking it", o.ID, ErrUndecided)}
+}
+
+// claimRequest claims orders for this sender.
+func (s *Sender) claimRequest(orders []SendOrder) ClaimRequest {
+	req := ClaimRequest{Token: s.Token, Owner: s.Owner, Expires: LiveExpiry, Take: TakeFailed | TakeBareOfRun}
+	for _, o := range orders {
+		req.IDs = append(req.IDs, o.ID)
+		req.PayloadHashes = append(req.PayloadHashes, o.hash())
+		req.Targets = append(req.Targets, o.Target)
+		if o.Idempotent {
+			// The receiver can tell a repeat, so that doubt can be settled.
+			req.Take |= TakeInDoubt | TakeExpired
+		}
+	}
+	return req
+}
+
+// answerBefore answers an order whose event somebody had claimed.
+func answerBefore(o SendOrder, c Claim) SendResult {
+	res := SendResult{ID: o.ID, Before: &c}
+	switch {
+	case c.PayloadHash != "" && c.PayloadHash != o.hash():
+		res.Err = fmt.Errorf("sending %q: %w", o.ID, ErrOtherPayload)
+	case c.State() == string(Delivered):
+		res.Answer = SentBefore
+	case c.State() == string(InDoubt):
+		res.Answer = MaybeSent
+	case c.State() == "unfinished":
+		res.Answer = BeingSent
+	default:
+		res.Err = fmt.Errorf("sending %q: %w: it was claimed by %s without being sent, and not in this run", o.ID, ErrInvalid, c.Owner)
+	}
+	return res
+}
+
+// deliver delivers an order that was won, and records the outcome.
+func (s *Sender) deliver(ctx context.Context, o SendOrder) SendResult {
+	stop := s.keepAlive(ctx, o.ID)
+	d := s.HTTP.Deliver(ctx, o.Message)
+	stop()
+	res := SendResult{ID: o.ID, Delivery: d, Answer: answerOf(d)}
+	// A signal that ended the delivery must not keep its outcome from being
+	// recorded.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if res.Answer == GivenBack {
+		_, err := s.Store.GiveBack(ctx, GiveBackRequest{IDs: []EventID{o.ID}, Token: s.Token})
+		res.Err = unrecorded(o, err)
+		return res
+	}
+	answers, err := s.Store.Settle(ctx, SettleRequest{Settlements: []Settlement{settlementOf(o, d)}, Token: s.Token})
+	if err == nil {
+		err = ownership(answers[0])
+	}
+	res.Err = unrecorded(o, err)
+	return res
+}
+
+// answerOf is the answer that a delivery gives.
+func answerOf(d DeliveryResult) SendAnswer {
+	switch {
+	case d.Outcome == Delivered:
+		return Sent
+	case d.Outcome == InDoubt:
+		return MaybeSent
+	case d.Interrupted:
+		return GivenBack
+	}
+	return NotSent
+}
+
+// settlementOf is what is recorded of a delivery.
+func settlementOf(o SendOrder, d DeliveryResult) Settlement {
+	s := Settlement{ID: o.ID, Outcome: d.Outcome}
+	if d.Outcome == Delivered {
+		return s
+	}
+	s.DeadLetter = &DeadLetter{
+		Kind: KindSend, Name: o.Target, EventID: o.ID, PayloadHash: o.hash(), Request: o.Request,
+		LastError: d.LastError, Attempts: d.Attempts, Certainty: d.Outcome, RetryAt: d.RetryAt,
+	}
+	if !o.NoPayload {
+		s.DeadLetter.Payload = o.Body
+	}
+	return s
+}
+
+// ownership is the error of an outcome that was not recorded.
+func ownership(a SettleAnswer) error {
+	if a == Settled || a == AlreadySettled {
+		return nil
+	}
+	return errNotOwner
+}
+
+// unrecorded names what a person needs to find the event again.
+func unrecorded(o SendOrder, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("recording the outcome of %q (payload SHA-256 %s): %w", o.ID, o.hash(), err)
+}
+
+// keepAlive renews the claim of id until stop is called, which waits for it.
+func (s *Sender) keepAlive(ctx context.Context, id EventID) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(LiveExpiry / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				s.renew(ctx, []EventID{id})
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// renew renews claims in flight. A store that is away is no reason to stop
+// what is being sent: the claim lasts for two more tries.
+func (s *Sender) renew(ctx context.Context, ids []EventID) {
+	ctx, cancel := context.WithTimeout(ctx, LiveExpiry/3)
+	defer cancel()
+	if _, err := s.Store.Renew(ctx, ids, s.Token, LiveExpiry); err != nil && !errors.Is(err, context.Canceled) {
+		s.Log.Warn("renewing claims", "events", len(ids), "error", err)
+	}
+}
