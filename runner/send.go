@@ -194,7 +194,8 @@ func unrecorded(o SendOrder, err error) error {
 
 // keepAlive renews the claim of id until stop is called, which waits for it.
 func (s *Sender) keepAlive(ctx context.Context, id EventID) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
+	// Also while an interrupted sender finishes what is in flight.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

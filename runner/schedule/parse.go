@@ -158,10 +158,21 @@ func (f field) read(place cron.ParseOption, element string) (uint64, error) {
 	if !ok {
 		return 0, f.misread()
 	}
-	set := map[cron.ParseOption]uint64{
-		cron.Minute: spec.Minute, cron.Hour: spec.Hour, cron.Dom: spec.Dom, cron.Month: spec.Month, cron.Dow: spec.Dow,
-	}[place]
-	return set & below(60), nil // without robfig's mark for a star
+	return setAt(spec, place) & below(60), nil // without robfig's mark for a star
+}
+
+func setAt(spec *cron.SpecSchedule, place cron.ParseOption) uint64 {
+	switch place {
+	case cron.Minute:
+		return spec.Minute
+	case cron.Hour:
+		return spec.Hour
+	case cron.Dom:
+		return spec.Dom
+	case cron.Month:
+		return spec.Month
+	}
+	return spec.Dow
 }
 
 func (f field) misread() error {
