@@ -172,3 +172,19 @@ func printRecord(w io.Writer, format outputFormat, record any, line func() strin
 	_, err := fmt.Fprintln(w, line())
 	return err
 }
+
+// firstLine is the first line of s, made printable.
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return printable(line)
+}
+
+// printable replaces what could move a terminal's cursor.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (r < 0x20 || (r >= 0x7f && r <= 0x9f)) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}

@@ -200,7 +200,7 @@ func (o *runOptions) run(ctx context.Context, job runner.Job) error {
 	r := &runner.Runner{
 		Locks: st, Jobs: jobs, Signals: signals, Log: o.env.Log,
 		OpenBroker: func() (runner.GatedBroker, error) { return openBroker(o.env) },
-		Host:       process.ThisHost(), PID: os.Getpid(), Gone: process.Gone,
+		Host:       thisHost(), PID: os.Getpid(), Gone: gone,
 	}
 	res, err := r.Run(ctx, job)
 	if res.RecordErr != nil {

@@ -39,6 +39,8 @@ func (o *storeOptions) schemaName(env *Env) string {
 type store interface {
 	runner.Store
 	runner.SchemaKeeper
+	runner.DeadLetters
+	runner.Sweeper
 }
 
 // storeChoice says which store was chosen, and by what.

@@ -22,6 +22,8 @@ type SendOrder struct {
 	Request []byte
 	// NoPayload keeps the body out of the dead letter.
 	NoPayload bool
+	// InDoubt sends an event in doubt again, on somebody's own account.
+	InDoubt bool
 }
 
 func (o SendOrder) hash() string { return HashBytes(o.Body) }
@@ -98,8 +100,8 @@ func (s *Sender) claimRequest(orders []SendOrder) ClaimRequest {
 		req.IDs = append(req.IDs, o.ID)
 		req.PayloadHashes = append(req.PayloadHashes, o.hash())
 		req.Targets = append(req.Targets, o.Target)
-		if o.Idempotent {
-			// The receiver can tell a repeat, so that doubt can be settled.
+		if o.Idempotent || o.InDoubt {
+			// The receiver can tell a repeat, or a person has looked.
 			req.Take |= TakeInDoubt | TakeExpired
 		}
 	}
