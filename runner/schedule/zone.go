@@ -56,8 +56,8 @@ func loadZoneFile(name string) (*time.Location, error) {
 type zone struct{ loc *time.Location }
 
 // mostOffset is above every zone's distance from UTC, in seconds. The greatest
-// in the tz database is 15:56:08 (Asia/Manila before 1844); RFC 9636 allows
-// little more than a day.
+// in the tz database is 15:56:08 (Asia/Manila before 1844); zone files shall stay
+// between 25 hours behind and 26 ahead (RFC 9636, "utoff").
 const mostOffset = 26 * 60 * 60
 
 // span is a stretch of time, start included and end not, in which the local
