@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/oncectl/oncectl/runner"
@@ -37,17 +38,18 @@ func claimIn(t *testing.T, p Place, s Store, id, state string) {
 	case "delivered", "failed", "in_doubt":
 		wantSettle(t, s, runner.SettleRequest{Settlements: settleAll(runner.Outcome(state), id), Token: req.Token}, runner.Settled)
 	case "failed, expired", "delivered, expired":
-		outcome := runner.Delivered
-		if state[0] == 'f' {
-			outcome = runner.Failed
-		}
-		wantSettle(t, s, runner.SettleRequest{Settlements: settleAll(outcome, id), Token: req.Token}, runner.Settled)
+		outcome, _, _ := strings.Cut(state, ",")
+		wantSettle(t, s, runner.SettleRequest{Settlements: settleAll(runner.Outcome(outcome), id), Token: req.Token}, runner.Settled)
 		expire(t, p, id)
 	}
 }
 
 func testTakeFlags(t *testing.T, h Harness) {
 	states := []string{"bare", "unfinished", "expired", "delivered", "failed", "in_doubt", "failed, expired", "delivered, expired"}
+	shown := map[string]string{
+		"bare": "claimed", "expired": "in_doubt", "failed, expired": "failed", "delivered, expired": "delivered",
+		"unfinished": "unfinished", "delivered": "delivered", "failed": "failed", "in_doubt": "in_doubt",
+	}
 	takes := map[string]runner.TakeOver{
 		"expired": runner.TakeExpired, "failed": runner.TakeFailed,
 		"failed, expired": runner.TakeFailed, "in_doubt": runner.TakeInDoubt,
@@ -64,9 +66,11 @@ func testTakeFlags(t *testing.T, h Harness) {
 		// Outside a run there is no bare claim of the same run.
 		wantClaim(t, s, taking(take, names...), want...)
 		for i, state := range states {
-			if !want[i] && state != "bare" && state != "expired" && len(state) < 12 {
-				wantState(t, s, names[i], state)
+			after := "unfinished"
+			if !want[i] {
+				after = shown[state]
 			}
+			wantState(t, s, names[i], after)
 		}
 	}
 }
