@@ -80,7 +80,7 @@ create table if not exists runs (
     host         text not null,
     host_id      text,
     pid          integer not null,
-    server       text, -- always null: there is no server that could restart
+    server       text, -- the lock's file; another one later means that it was removed
     started_at   text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
     finished_at  text,
     outcome      text,
