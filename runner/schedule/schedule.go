@@ -21,9 +21,9 @@ const (
 	earlyShare = 4
 )
 
-// farAhead bounds the search for the next tick, in seconds: the calendar
-// repeats itself every 400 years.
-const farAhead = 146097 * daySeconds
+// farAway bounds the search for a tick, in seconds: the calendar repeats itself
+// every 400 years, which have 146097 days.
+const farAway = 146097 * daySeconds
 
 var _ runner.Ticker = (*Schedule)(nil)
 
@@ -81,8 +81,8 @@ func (s *Schedule) TickAt(now time.Time) (time.Time, bool) {
 
 // Tick returns the tick that now belongs to: the latest that is not after now,
 // or the next where it is due within 5 s and within a quarter of the interval
-// between the two. It is false only where no tick lies in the years 1 to 9999,
-// which RFC 3339 can write.
+// between the two. It is false where none lies in the 400 years before now or in
+// the years 1 to 9999, which RFC 3339 can write: never in practice.
 func (s *Schedule) Tick(now time.Time) (Tick, bool) {
 	if !writable(now) {
 		return Tick{}, false
@@ -103,9 +103,8 @@ func (s *Schedule) Tick(now time.Time) (Tick, bool) {
 	return Tick{last}, true
 }
 
-// Next returns the first tick after now, however near, and false if none lies
-// in the 400 years ahead (every 2 o'clock that an expression means may be one
-// that summer time skips).
+// Next returns the first tick after now, however near, and false if none lies in
+// the 400 years ahead: summer time may skip every hour that an expression means.
 func (s *Schedule) Next(now time.Time) (Tick, bool) {
 	if !writable(now) {
 		return Tick{}, false
@@ -123,9 +122,10 @@ func early(interval time.Duration) time.Duration {
 	return min(mostEarly, interval/earlyShare)
 }
 
+// writable reports whether t is in the years 1 to 9999.
 func writable(t time.Time) bool {
-	y := t.UTC().Year()
-	return 1 <= y && y <= 9999
+	const year1, year10000 = -62135596800, 253402300800 // date -ud 10000-01-01 +%s
+	return year1 <= t.Unix() && t.Unix() < year10000
 }
 
 // last is the latest tick not after now, in Unix seconds.
@@ -137,7 +137,7 @@ func (s *Schedule) last(now int64) (time.Time, bool) {
 		}
 		return utc(s.zone.firstAt(w)), true
 	}
-	for t := now; ; {
+	for t := now; t > now-farAway; {
 		sp := s.zone.span(t)
 		w, ok := s.set.latest(wall(t + sp.offset))
 		switch at := int64(w) - sp.offset; {
@@ -148,6 +148,7 @@ func (s *Schedule) last(now int64) (time.Time, bool) {
 		}
 		t = sp.start - 1
 	}
+	return time.Time{}, false
 }
 
 // next is the first tick after now, in Unix seconds.
@@ -159,7 +160,7 @@ func (s *Schedule) next(now int64) (time.Time, bool) {
 		}
 		return utc(s.zone.firstAt(w)), true
 	}
-	for t := now + 1; t < now+farAhead; {
+	for t := now + 1; t < now+farAway; {
 		sp := s.zone.span(t)
 		w, ok := s.set.earliest(wall(t + sp.offset))
 		switch at := int64(w) - sp.offset; {
