@@ -127,6 +127,9 @@ func TestNext_WhenSummerTimeSkipsEveryOne_ReturnsFalse(t *testing.T) {
 	if got, ok := s.Tick(now); !ok || got.At().Year() > 1980 {
 		t.Errorf("Tick = %s, %v; want one before summer time", got.Key(), ok)
 	}
+	if got, ok := s.Tick(now.AddDate(5000, 0, 0)); ok {
+		t.Errorf("Tick = %s, want none within 400 years", got.Key())
+	}
 }
 
 func TestTick_WhenTheYearCannotBeWritten_ReturnsFalse(t *testing.T) {
