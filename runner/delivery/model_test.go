@@ -17,6 +17,7 @@ type receiver struct {
 	retryAfter  string  // empty: not said
 	latency     time.Duration
 	wobble      time.Duration // added to the latency, at random
+	prompt      bool          // refusals come at once
 	halveAt     int           // the limits halve after so many were taken
 
 	mu       sync.Mutex
@@ -73,6 +74,9 @@ func (r *receiver) admit(id string) (int, time.Duration) {
 	if r.rate > 0 && r.tokens < 1 || r.flight > 0 && r.inFlight > r.flight {
 		r.refused++
 		r.refusals = append(r.refusals, now)
+		if r.prompt {
+			wait = 0
+		}
 		return http.StatusTooManyRequests, wait
 	}
 	r.tokens--

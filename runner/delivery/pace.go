@@ -33,6 +33,7 @@ type pace struct {
 	inFlight  int
 	delivered uint64 // confirmed requests, ever
 	idleSince time.Time
+	trip      time.Duration // how long the last request took that the host took
 
 	// while open or windowed
 	window   float64       // requests in flight
@@ -87,10 +88,10 @@ const (
 	silence        = 100 * time.Millisecond
 	longestSilence = time.Minute
 
-	// slack is how much lateness of timers and senders is made up for. It is a
-	// burst of that much, well below what hosts allow (a tenth of a second,
-	// say).
-	slack = 20 * time.Millisecond
+	// leastSlack and mostSlack bound how much lateness is made up for, by
+	// timers and senders on a busy machine.
+	leastSlack = 20 * time.Millisecond
+	mostSlack  = 100 * time.Millisecond
 
 	// idleReset begins a new epoch after so much time without requests: the
 	// host's allowance has filled up, and the time before says nothing.
@@ -159,7 +160,7 @@ func (p *pace) giveUp() { p.inFlight-- }
 // space fixes when the next request is due. It climbs only if the pace is what
 // senders wait for: a rate that nobody uses proves nothing.
 func (p *pace) space(now time.Time) {
-	earliest := now.Add(-slack)
+	earliest := now.Add(-p.slack())
 	inUse := p.next.After(earliest)
 	if !inUse {
 		p.next = earliest
@@ -169,6 +170,13 @@ func (p *pace) space(now time.Time) {
 	if inUse {
 		p.faster(interval)
 	}
+}
+
+// slack is how much lateness is made up for. What was not sent in time has
+// been added to the host's allowance meanwhile, which can hold its burst.
+func (p *pace) slack() time.Duration {
+	burst := time.Duration(0.8 * p.history.burst * float64(time.Second))
+	return min(max(burst, leastSlack), mostSlack)
 }
 
 // answered takes the end of a request into account.
@@ -189,6 +197,7 @@ func (p *pace) answered(t turn, f runner.Feedback, now time.Time) {
 // taken: the host took a request.
 func (p *pace) taken(t turn, now time.Time) {
 	p.fruitless = 0
+	p.trip = now.Sub(t.start)
 	if t.epoch != p.epoch.number {
 		return
 	}
@@ -219,7 +228,7 @@ func (p *pace) refused(t turn, after time.Duration, now time.Time) {
 	if t.epoch == p.epoch.number && !p.epoch.refused {
 		after = max(after, min(silence<<min(p.fruitless, 16), longestSilence))
 		p.epoch.refused = true
-		p.epoch.beyond = p.beyondWindow(t, now)
+		p.epoch.beyond = p.beyondWindow(t)
 		if len(p.epoch.starts) == 0 {
 			p.fruitless++
 		}
@@ -230,9 +239,9 @@ func (p *pace) refused(t turn, after time.Duration, now time.Time) {
 }
 
 // beyondWindow reports whether the refused t began at once when the window had
-// grown, that is, within a quarter of its round trip.
-func (p *pace) beyondWindow(t turn, now time.Time) bool {
+// grown, that is, within a quarter of a round trip.
+func (p *pace) beyondWindow(t turn) bool {
 	since := t.start.Sub(p.grown)
 	return p.phase != paced && p.window > firstWindow && p.window <= suspectWindow &&
-		since >= 0 && since < now.Sub(t.start)/4
+		since >= 0 && since < p.trip/4
 }
