@@ -1,0 +1,189 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/oncectl/oncectl/runner"
+)
+
+// lease owns the connection that holds a lock. One goroutine has the connection:
+// it sends the heartbeats, notices at once when the connection is closed, and
+// runs what others give it. The lock counts as lost when the deadline has
+// passed since the last answered statement was sent.
+type lease struct {
+	conn   conn
+	timing timing
+	// backend is the server process that must answer; 0: not looked at.
+	backend int64
+
+	ops  chan func(context.Context)
+	life context.Context
+	end  context.CancelFunc
+	done chan struct{} // closed when the goroutine has ended
+
+	lostOnce sync.Once
+	lost     chan struct{}
+
+	mu       sync.Mutex
+	deadline *time.Timer
+	until    time.Time
+}
+
+// newLease starts a lease whose last answered statement was sent at sent.
+func newLease(c conn, t timing, backend int64, sent time.Time) *lease {
+	l := &lease{
+		conn: c, timing: t, backend: backend,
+		ops: make(chan func(context.Context)), done: make(chan struct{}), lost: make(chan struct{}),
+	}
+	l.life, l.end = context.WithCancel(context.Background())
+	l.until = sent.Add(t.deadline)
+	l.deadline = time.AfterFunc(time.Until(l.until), l.lose)
+	go l.run()
+	return l
+}
+
+// lose says that the lock is no longer surely held.
+func (l *lease) lose() { l.lostOnce.Do(func() { close(l.lost) }) }
+
+// answered moves the deadline: a statement sent at that time had its answer.
+func (l *lease) answered(sent time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until = sent.Add(l.timing.deadline)
+	// Once lost stays lost: only a new lock may continue the job.
+	l.deadline.Reset(time.Until(l.until))
+}
+
+func (l *lease) deadlineAt() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.until
+}
+
+// run is the goroutine that has the connection.
+func (l *lease) run() {
+	defer close(l.done)
+	for l.life.Err() == nil {
+		op, err := l.idle()
+		switch {
+		case op == nil && l.life.Err() != nil:
+			return
+		case op != nil:
+			op(l.life)
+		case err != nil:
+			l.lose()
+			return
+		default:
+			if l.beat() != nil {
+				l.lose()
+				return
+			}
+		}
+		if l.conn.IsClosed() {
+			l.lose()
+			return
+		}
+	}
+}
+
+// idle watches the connection until the next heartbeat is due (nil, nil) or
+// somebody has something to run. An error means that the connection is gone.
+func (l *lease) idle() (op func(context.Context), err error) {
+	ctx, cancel := context.WithTimeout(l.life, l.timing.beat)
+	defer cancel()
+	got := make(chan func(context.Context), 1)
+	go func() {
+		defer close(got)
+		select {
+		case op := <-l.ops:
+			got <- op
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for err == nil {
+		// Nobody sends notifications on this connection; it may report
+		// notices, after which the watch goes on.
+		err = l.conn.WaitForNotification(ctx)
+	}
+	cancel()
+	op = <-got
+	if ctx.Err() != nil && !l.conn.IsClosed() {
+		err = nil
+	}
+	if op != nil && err != nil {
+		// The connection broke while the operation was handed over; it finds
+		// that out itself.
+		return op, nil
+	}
+	return op, err
+}
+
+// heartbeat is the cheapest statement that tells which process answers.
+const heartbeat = `select pg_backend_pid()`
+
+// beat sends a heartbeat and waits for its answer until the deadline.
+func (l *lease) beat() error {
+	ctx, cancel := context.WithDeadline(l.life, l.deadlineAt())
+	defer cancel()
+	return l.beatIn(ctx)
+}
+
+func (l *lease) beatIn(ctx context.Context) error {
+	sent := time.Now()
+	results, err := pipeline(ctx, l.conn, statement{sql: heartbeat})
+	if err != nil {
+		return err
+	}
+	if l.backend != 0 && results[0][0].number(0) != l.backend {
+		return errMoved
+	}
+	l.answered(sent)
+	return nil
+}
+
+var errMoved = errors.New("another server process answers on the lock's connection: there is a pooler in between")
+
+// do runs f on the connection and returns when it has run. What it was sent
+// counts as a heartbeat when it had an answer. runner.ErrLockLost says that the
+// connection is gone, with f's fate unknown.
+func (l *lease) do(ctx context.Context, f func(context.Context) error) error {
+	result := make(chan error, 1)
+	op := func(life context.Context) {
+		// Not the caller's context: to cut a statement short would close the
+		// connection, and with it the lock.
+		bounded, cancel := context.WithDeadline(life, l.deadlineAt())
+		defer cancel()
+		sent := time.Now()
+		err := f(bounded)
+		if err == nil || sqlState(err) != "" && !l.conn.IsClosed() {
+			l.answered(sent)
+		}
+		result <- err
+	}
+	select {
+	case l.ops <- op:
+	case <-l.done:
+		return runner.ErrLockLost
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	err := <-result
+	if err != nil && l.conn.IsClosed() {
+		l.lose()
+		return fmt.Errorf("%w: %w", runner.ErrLockLost, err)
+	}
+	return err
+}
+
+// stop ends the goroutine and waits for it. The connection is then the
+// caller's.
+func (l *lease) stop() {
+	l.deadline.Stop()
+	l.end()
+	<-l.done
+}
