@@ -6,8 +6,10 @@ import (
 	"os"
 
 	"github.com/oncectl/oncectl/cmd"
+	"github.com/oncectl/oncectl/runner/process"
 )
 
 func main() {
+	process.GuardMain() // does not return in a guard
 	os.Exit(int(cmd.Main()))
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/oncectl/oncectl/runner"
-	"github.com/oncectl/oncectl/runner/process"
 )
 
 // runCommand runs the command of `claim ID -- COMMAND` if the id is won.
@@ -37,7 +36,7 @@ func (o *claimOptions) runCommand(ctx context.Context) error {
 	case !res.Won:
 		return o.nameDoubt(ctx, claims, id)
 	}
-	process.DieOf(res.Exit)
+	dieLike(jobs, res.Exit)
 	return statusError(res.Exit.Status())
 }
 

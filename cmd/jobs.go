@@ -5,7 +5,26 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+
+	"github.com/oncectl/oncectl/runner"
+	"github.com/oncectl/oncectl/runner/process"
 )
+
+// prepareJobs starts the guard of a command that is about to run, and listens
+// for the signals that are to reach it.
+func prepareJobs(env *Env, name string) (*process.Starter, <-chan os.Signal) {
+	signals, _ := process.Signals() // for as long as this process lives
+	return process.Prepare(process.Options{Name: name, TempDir: env.Getenv("TMPDIR")}), signals
+}
+
+// dieLike ends this process as its command ended, where a shell on the same
+// terminal has to see that a key ended both.
+func dieLike(jobs *process.Starter, exit runner.Exit) {
+	if (exit.Signal == syscall.SIGINT || exit.Signal == syscall.SIGQUIT) && jobs.SharesTerminal() {
+		process.DieOf(exit.Signal)
+	}
+}
 
 // withSelfOnPath makes sure that the job finds oncectl even where cron's PATH
 // lacks it: the folder of this program comes last on the PATH.

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncectl/oncectl/runner"
-	"github.com/oncectl/oncectl/runner/process"
 	"github.com/oncectl/oncectl/runner/schedule"
 )
 
@@ -211,7 +210,7 @@ func (o *runOptions) run(ctx context.Context, job runner.Job) error {
 	}
 	o.explain(job, res)
 	if res.Outcome == runner.RunFailed || res.Outcome == runner.RunStopped {
-		process.DieOf(res.Exit)
+		dieLike(jobs, res.Exit)
 	}
 	return statusError(runStatus(res, o.busyExit))
 }
