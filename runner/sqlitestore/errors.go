@@ -57,7 +57,7 @@ func (s *Store) translate(err error) error {
 	case 0:
 		return s.translateOther(err)
 	case sqlite3.SQLITE_INTERRUPT:
-		return fmt.Errorf("%w: %w", runner.ErrUnavailable, context.Canceled)
+		return fmt.Errorf("%w: using %s: %w", runner.ErrUnavailable, s.path, context.Canceled)
 	case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
 		return s.unusable(diagnose(s.path), err)
 	case sqlite3.SQLITE_FULL:
@@ -82,7 +82,7 @@ func (s *Store) translateOther(err error) error {
 		if errors.Is(err, runner.ErrUnavailable) || errors.Is(err, runner.ErrUndecided) {
 			return err
 		}
-		return fmt.Errorf("%w: %w", runner.ErrUnavailable, err)
+		return fmt.Errorf("%w: using %s: %w", runner.ErrUnavailable, s.path, err)
 	}
 	return err
 }

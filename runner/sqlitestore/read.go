@@ -14,7 +14,7 @@ import (
 const claimedAt = `coalesce(strftime('%Y-%m-%dT%H:%M:%fZ', claimed_at), claimed_at)`
 
 const selectClaims = `select event_id, claimed_at, coalesce(token, ''), coalesce(run_id, 0), coalesce(owner, ''),
-	coalesce(payload_hash, ''), coalesce(expires_at, ''), coalesce(outcome, ''), coalesce(finished_at, ''),
+	coalesce(payload_hash, ''), coalesce(target, ''), coalesce(expires_at, ''), coalesce(outcome, ''), coalesce(finished_at, ''),
 	expires_at is not null and expires_at <= ` + now + `
 	from processed_events `
 
@@ -94,7 +94,7 @@ func eachRow(rows *sql.Rows, f func(runner.Claim) error) error {
 	for rows.Next() {
 		var c runner.Claim
 		var claimedAt, expiresAt, finishedAt string
-		err := rows.Scan(&c.ID, &claimedAt, &c.Token, &c.RunID, &c.Owner, &c.PayloadHash, &expiresAt, &c.Outcome, &finishedAt, &c.Expired)
+		err := rows.Scan(&c.ID, &claimedAt, &c.Token, &c.RunID, &c.Owner, &c.PayloadHash, &c.Target, &expiresAt, &c.Outcome, &finishedAt, &c.Expired)
 		if err != nil {
 			return err
 		}

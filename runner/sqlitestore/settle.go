@@ -12,44 +12,86 @@ import (
 )
 
 // Settle implements runner.Claimer.
-func (s *Store) Settle(ctx context.Context, req runner.SettleRequest) ([]runner.SettleAnswer, error) {
-	out := make([]runner.SettleAnswer, len(req.Settlements))
-	if len(out) == 0 {
-		return out, nil
+func (s *Store) Settle(ctx context.Context, req runner.SettleRequest) (answers []runner.SettleAnswer, err error) {
+	if len(req.Settlements) == 0 {
+		return nil, nil
 	}
-	who := owner{req.Token, req.Run}
-	err := s.write(ctx, "recording outcomes", func(tx *sql.Tx) error {
-		if err := s.guard(ctx, tx, req.Run); err != nil {
-			return err
-		}
-		sel, upd, err := prepare(ctx, tx, selectOwned, `update processed_events
-			set outcome = ?2, finished_at = `+now+` where event_id = ?1`)
-		if err != nil {
-			return err
-		}
-		for i, st := range req.Settlements {
-			if out[i], err = who.settle(ctx, sel, st); err != nil {
-				return err
-			}
-			if out[i] != runner.Settled {
-				continue
-			}
-			if _, err := upd.ExecContext(ctx, string(st.ID), string(st.Outcome)); err != nil {
-				return err
-			}
-			if st.DeadLetter == nil {
-				continue
-			}
-			if err := insertDeadLetter(ctx, tx, st.DeadLetter); err != nil {
-				return fmt.Errorf("saving the dead letter of %q: %w", st.ID, err)
-			}
-		}
-		return nil
+	err = s.write(ctx, "recording outcomes", func(tx *sql.Tx) (err error) {
+		answers, err = s.settle(ctx, tx, req)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	return answers, nil
+}
+
+// settle records outcomes in tx.
+func (s *Store) settle(ctx context.Context, tx *sql.Tx, req runner.SettleRequest) ([]runner.SettleAnswer, error) {
+	if err := s.guard(ctx, tx, req.Run); err != nil {
+		return nil, err
+	}
+	sel, upd, err := prepare(ctx, tx, selectOwned, `update processed_events
+		set outcome = ?2, finished_at = `+now+` where event_id = ?1`)
+	if err != nil {
+		return nil, err
+	}
+	who := owner{req.Token, req.Run}
+	out := make([]runner.SettleAnswer, len(req.Settlements))
+	for i, st := range req.Settlements {
+		if out[i], err = who.settle(ctx, sel, st); err != nil {
+			return nil, err
+		}
+		if out[i] != runner.Settled {
+			continue
+		}
+		if _, err := upd.ExecContext(ctx, string(st.ID), string(st.Outcome)); err != nil {
+			return nil, err
+		}
+		if err := replaceDeadLetter(ctx, tx, st); err != nil {
+			return nil, fmt.Errorf("saving the dead letter of %q: %w", st.ID, err)
+		}
+	}
 	return out, nil
+}
+
+// replaceDeadLetter resolves the dead letters that an event had, now that it
+// has an outcome, and saves the new one.
+func replaceDeadLetter(ctx context.Context, tx *sql.Tx, st runner.Settlement) error {
+	resolution := string(st.Outcome)
+	if st.DeadLetter != nil {
+		resolution = "tried again"
+	}
+	_, err := tx.ExecContext(ctx, `update failed_jobs set resolved_at = `+now+`, resolution = ?2
+		where event_id = ?1 and resolved_at is null and kind in ('send', 'claim')`, string(st.ID), resolution)
+	if err != nil || st.DeadLetter == nil {
+		return err
+	}
+	return insertDeadLetter(ctx, tx, st.DeadLetter)
+}
+
+// Turn implements runner.Turner.
+func (s *Store) Turn(ctx context.Context, settle runner.SettleRequest, claim runner.ClaimRequest) (answers []runner.SettleAnswer, won []bool, err error) {
+	list, err := idList(claim)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = s.write(ctx, "recording outcomes and claiming", func(tx *sql.Tx) error {
+		if answers, err = s.settle(ctx, tx, settle); err != nil {
+			return err
+		}
+		if err := s.guard(ctx, tx, claim.Run); err != nil {
+			return err
+		}
+		winners, err := s.claim(ctx, tx, claim, list)
+		won = make([]bool, len(claim.IDs))
+		markFirst(won, claim.IDs, winners)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return answers, won, nil
 }
 
 // GiveBack implements runner.Claimer.
