@@ -187,8 +187,9 @@ func TestGate_WhenTheContextEnds_GivesEverythingBack(t *testing.T) {
 func TestGate_WhileAHostTakesNothing_AsksWithOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(4)
-		var at []time.Time
 		var mu sync.Mutex
+		var ends []time.Time
+		inFlight := 0
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
 		spread(4, 4, func(int) bool {
@@ -198,17 +199,20 @@ func TestGate_WhileAHostTakesNothing_AsksWithOneRequest(t *testing.T) {
 					return true
 				}
 				mu.Lock()
-				at = append(at, time.Now())
+				if inFlight++; inFlight > 1 && len(ends) >= 4 {
+					t.Errorf("%d in flight after %d refusals", inFlight, len(ends))
+				}
 				mu.Unlock()
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(5 * time.Second)
+				mu.Lock()
+				inFlight--
+				ends = append(ends, time.Now())
+				mu.Unlock()
 				p.Done(refusal(noRetryAfter))
 			}
 		})
-		if len(at) > 30 {
-			t.Errorf("%d requests in ten minutes", len(at))
-		}
-		if gap := at[len(at)-1].Sub(at[len(at)-2]); gap < longestSilence || gap > longestSilence+time.Second {
-			t.Errorf("the last ones are %v apart", gap)
+		if n := len(ends); n > 30 || ends[n-1].Sub(ends[n-2]) != longestSilence+5*time.Second {
+			t.Errorf("%d requests in ten minutes: %v", n, ends)
 		}
 	})
 }
