@@ -16,6 +16,15 @@ func checkIDs(ids []runner.EventID) error {
 	return nil
 }
 
+func checkSettled(all []runner.Settlement) error {
+	for _, s := range all {
+		if _, err := runner.ParseEventID(string(s.ID)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkToken accepts a UUID in its text form, or none.
 func checkToken(t runner.Token) error {
 	const form = "00000000-0000-0000-0000-000000000000"
