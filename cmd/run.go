@@ -39,6 +39,8 @@ type runOptions struct {
 	grace     time.Duration
 	quietOK   bool
 	keepArgs  bool
+
+	concurrency int
 }
 
 func newRunCmd(env *Env, store *storeOptions) *cobra.Command {
@@ -94,6 +96,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&o.killAfter, "kill-after", defaultKillAfter, "time from SIGTERM to SIGKILL")
 	f.StringVar(&o.onLoss, "on-lock-loss", string(runner.LossPause), "`pause` the job until the lock is back, or stop it")
 	f.DurationVar(&o.grace, "lock-grace", defaultLockGrace, "how long a paused job waits for its lock")
+	f.IntVar(&o.concurrency, "concurrency", 4, "most requests in flight, of all sends of the job together")
 	f.BoolVar(&o.quietOK, "quiet-ok", false, "show the job's output only if it fails")
 	f.BoolVar(&o.keepArgs, "keep-args", false, "keep the command's arguments in the dead letter of a failure")
 }
@@ -142,6 +145,8 @@ func (o *runOptions) check(cmd *cobra.Command, args []string) error {
 		return usagef("--tz goes with --tick")
 	case o.onLoss != string(runner.LossPause) && o.onLoss != string(runner.LossStop):
 		return usagef("--on-lock-loss is pause or stop, not %q", o.onLoss)
+	case o.concurrency < 1:
+		return usagef("--concurrency must be at least 1")
 	case o.busyExit < 0 || o.busyExit > 255:
 		return usagef("--busy-exit is 0 to 255, not %d", o.busyExit)
 	}
@@ -198,7 +203,7 @@ func (o *runOptions) run(ctx context.Context, job runner.Job) error {
 	job.Env = withSelfOnPath(job.Env)
 	r := &runner.Runner{
 		Locks: st, Jobs: jobs, Signals: signals, Log: o.env.Log,
-		OpenBroker: func() (runner.GatedBroker, error) { return openBroker(o.env) },
+		OpenBroker: func() (runner.GatedBroker, error) { return openBroker(o.env, o.concurrency) },
 		Host:       thisHost(), PID: os.Getpid(), Gone: gone,
 	}
 	res, err := r.Run(ctx, job)

@@ -129,7 +129,7 @@ func (o *httpOptions) open(ctx context.Context, env *Env, store *storeOptions) (
 	if err != nil {
 		return nil, err
 	}
-	s := &openSender{store: claims, gate: openGate(env, o.concurrency)}
+	s := &openSender{store: claims, gate: openGate(env, claims, o.concurrency)}
 	s.client = delivery.New(o.Options, s.gate)
 	s.Sender = &runner.Sender{Store: claims, HTTP: s.client, Owner: ownerName(os.Getpid()), Token: runner.NewToken(), Log: env.Log}
 	if sweeper, ok := claims.(runner.Sweeper); ok {

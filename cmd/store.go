@@ -152,7 +152,7 @@ func (o *storeOptions) openStore(ctx context.Context, env *Env, appName string) 
 		})
 	}
 	return sqlitestore.Open(sqlitestore.Config{
-		Path: choice.Path, Schema: o.schemaName(env), StoreWait: o.wait, Log: env.Log,
+		Path: choice.Path, Schema: o.schemaName(env), StoreWait: o.wait, Log: env.Log, ExitsSoon: true,
 		Created: func(path string) { printCreated(env, path) },
 	})
 }

@@ -61,10 +61,12 @@ won as (
 const claimAgain = `,
 again as (
 	update {s}.processed_events e
-	set claimed_at = now(), run_id = $3::bigint, owner = $4::text, payload_hash = input.hash, target = input.target,
+	set claimed_at = now(), run_id = $3::bigint, owner = $4::text,
+		payload_hash = coalesce(input.hash, e.payload_hash), target = coalesce(input.target, e.target),
 		expires_at = case when $5::bigint > 0 then now() + $5::bigint * interval '1 microsecond' end
 	from input
 	where e.event_id = input.id and e.token = $2::uuid and e.outcome is null
+		and (e.payload_hash is null or input.hash is null or e.payload_hash = input.hash)
 	returning e.event_id
 )`
 

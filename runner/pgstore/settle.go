@@ -100,12 +100,7 @@ func (s *Store) settleStatements(req runner.SettleRequest) []statement {
 	own := owner{req.Token, req.Run}
 	var all, ids, outcomes []string
 	var failed []statement
-	seen := map[runner.EventID]bool{}
-	for _, st := range req.Settlements {
-		if seen[st.ID] {
-			continue
-		}
-		seen[st.ID] = true
+	for _, st := range inTheEnd(req.Settlements) {
 		all = append(all, string(st.ID))
 		if st.DeadLetter == nil {
 			ids, outcomes = append(ids, string(st.ID)), append(outcomes, string(st.Outcome))
@@ -119,6 +114,24 @@ func (s *Store) settleStatements(req runner.SettleRequest) []statement {
 		stmts = append(stmts, statement{s.sql(settleMany), append(s.allowedArgs(ids, own), outcomes)})
 	}
 	return append(stmts, failed...)
+}
+
+// inTheEnd keeps one settlement for each id: the one that stands when all are
+// taken in order, where only doubt gives way to what comes later.
+func inTheEnd(settlements []runner.Settlement) []runner.Settlement {
+	place := make(map[runner.EventID]int, len(settlements))
+	out := make([]runner.Settlement, 0, len(settlements))
+	for _, st := range settlements {
+		i, again := place[st.ID]
+		switch {
+		case !again:
+			place[st.ID] = len(out)
+			out = append(out, st)
+		case out[i].Outcome == runner.InDoubt:
+			out[i] = st
+		}
+	}
+	return out
 }
 
 // allowedArgs are the parameters of a statement with the condition allowed.

@@ -67,6 +67,8 @@ func TestTicks_WhenClocksChange_AreThoseOfDebiansCron(t *testing.T) {
 			[]string{"31T00:00:00+14:00"}},
 		{"a day that never was, wildcard", "Pacific/Apia", "0 */12 * * *", "2011-12-29T12:00:00Z", "2011-12-31T12:00:00Z",
 			[]string{"29T12:00:00-10:00", "31T00:00:00+14:00", "31T12:00:00+14:00", "01T00:00:00+14:00"}},
+		{"most of a day shown twice, fixed", "Pacific/Kwajalein", "0 12 * * *", "1969-09-29T12:00:00Z", "1969-10-02T12:00:00Z",
+			[]string{"30T12:00:00+11:00", "01T12:00:00-12:00", "02T12:00:00-12:00"}},
 		{"beyond the recorded changes", "Europe/Berlin", "30 2 * * *", "2096-03-24T12:00:00Z", "2096-03-26T12:00:00Z",
 			[]string{"25T03:00:00+02:00", "26T02:30:00+02:00"}},
 		{"the last day of a leap year there", "America/New_York", "0 0,12 31 12 *", "2096-12-01T00:00:00Z", "2097-02-01T00:00:00Z",
@@ -87,6 +89,11 @@ func TestTick_WhenAnHourIsRepeated_KeepsAFixedTickUntilTheNext(t *testing.T) {
 	for _, now := range []string{"2026-10-25T00:30:00Z", "2026-10-25T01:29:59Z", "2026-10-25T01:30:00Z", "2026-10-25T12:00:00Z"} {
 		if got, _ := s.Tick(instant(t, now)); got.Key() != first {
 			t.Errorf("Tick(%s) = %s, want the first 02:30, %s", now, got.Key(), first)
+		}
+	}
+	for _, now := range []string{"2026-10-25T00:30:00Z", "2026-10-25T01:10:00Z", "2026-10-25T01:30:00Z"} {
+		if got, _ := s.Next(instant(t, now)); got.Key() != "2026-10-26T01:30:00Z" {
+			t.Errorf("Next(%s) = %s, want the next day's", now, got.Key())
 		}
 	}
 	every := mustParse(t, "*/30 2 * * *", "Europe/Berlin")

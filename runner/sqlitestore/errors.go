@@ -39,14 +39,15 @@ func isLocked(err error) bool {
 
 // needsTables reports whether err may come from a store that was not used
 // before. SQLITE_ERROR is what a missing table gives, among other things: if it
-// was another one, it comes again.
+// was another one, it comes again. A file that could not be opened and has
+// nothing wrong with it was made by another process just now.
 func (s *Store) needsTables(err error) bool {
 	switch code(err) {
 	case sqlite3.SQLITE_ERROR:
 		return true
 	case sqlite3.SQLITE_CANTOPEN:
-		_, err := os.Lstat(s.path)
-		return errors.Is(err, fs.ErrNotExist)
+		_, missing := os.Lstat(s.path)
+		return errors.Is(missing, fs.ErrNotExist) || diagnose(s.path) == nil
 	}
 	return false
 }

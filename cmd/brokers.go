@@ -1,0 +1,39 @@
+package cmd
+
+import (
+	"github.com/oncectl/oncectl/runner"
+	"github.com/oncectl/oncectl/runner/broker"
+	"github.com/oncectl/oncectl/runner/delivery"
+)
+
+// openBroker opens a run's socket in the first folder that can be written: the
+// root file system may well be read-only. concurrency bounds the sends of the
+// whole job.
+func openBroker(env *Env, concurrency int) (runner.GatedBroker, error) {
+	state, _ := stateDir(env)
+	return broker.Listen(broker.Options{
+		Folders:  []string{env.Getenv("XDG_RUNTIME_DIR"), env.Getenv("TMPDIR"), "/tmp", "/dev/shm", "/run", state, "/var/tmp", "."},
+		SendGate: delivery.NewGate(concurrency),
+		Log:      env.Log,
+	})
+}
+
+// localGate is the gate of a sender that is not in a run.
+type localGate struct{ *delivery.Gate }
+
+// Close implements sendGate.
+func (localGate) Close() error { return nil }
+
+// openGate is the gate of this process's sends, or that of the run above.
+func openGate(env *Env, claims claimStore, concurrency int) sendGate {
+	if c, ok := claims.(*broker.Client); ok {
+		return runGate{c.Gate()}
+	}
+	return localGate{delivery.NewGate(concurrency)}
+}
+
+// runGate is the gate of the run above; its client is closed as the claims'.
+type runGate struct{ runner.SendGate }
+
+// Close implements sendGate.
+func (runGate) Close() error { return nil }

@@ -1,0 +1,520 @@
+/*
+ * The life of oncectl's lock, as a model that spin searches completely.
+ * ./check does it, and shows that every safeguard is needed.
+ *
+ * WHAT IS CLAIMED
+ *   1. No two unpaused jobs of one lock exist at any time (goLive).
+ *   2. No claim commits for a run whose successor holds the fence (commit).
+ *
+ * WHO IS WHO
+ *   oncectl(h)  `oncectl run` on slot h: takes the lock, records the run, waits
+ *               for a predecessor, starts the job, sends heartbeats, pauses the
+ *               job when the lock is lost, takes it again or gives up. When a
+ *               run is over, its slot is used for the next one.
+ *   guard(h)    the small process beside it: pauses the job when oncectl has
+ *               not renewed the lease, kills it when oncectl has been killed,
+ *               and holds the lock's descriptor until the job is dead.
+ *   job(h)      the user's command: it claims, and ends when it likes.
+ *   server      PostgreSQL: executes what has arrived, at once or much later,
+ *               and frees the lock of a silent holder.
+ *   faults(h)   the link of h goes silent and comes back; oncectl is stopped
+ *               and continued (SIGSTOP, a starved machine); oncectl is killed;
+ *               the lock's backend is terminated; the server is restarted (or
+ *               its synchronous standby is promoted).
+ *   clock       one tick after the other, whenever nothing is overdue.
+ *
+ * TIME is in ticks; the contract's constants are scaled down in the same order:
+ * handover 3 s < heartbeat 5 s < deadline 15 s < freed after 20 s = wait after a
+ * restart < freed by 30 s. An overdue pause may be late by LATE, less than the
+ * margin between deadline and freed; a closed connection is seen, and the job
+ * paused, within NOTICE, less than the handover wait.
+ *
+ * DIRECT is a session lock: keepalives are answered by the kernel, so that only
+ * a silent link frees it, and claims ride on the lock's own connection.
+ * POOLER is a lock in an open transaction: it is freed unless heartbeats come,
+ * and the record of a run and its claims travel by a second connection, on
+ * which they may arrive at any time, also when the lock is long gone.
+ *
+ * LEFT OUT: the clocks of hosts (all durations are measured where they count,
+ * at one speed), lost rows (an asynchronous failover), a host that is suspended
+ * with its clock, --lock-id, what becomes of the job's descendants.
+ *
+ * TWO FAULTS AT ONCE are left out where nothing could help: while a terminated
+ * backend's closed connection is on its way to a holder (NOTICE), that holder is
+ * not also cut off, stopped or killed; a holder that is cut off or stopped does
+ * not also have its backend terminated; the server is not restarted in the
+ * instant in which a guard is killing. -DTWO_FAULTS lets all that happen; it
+ * fails, which is a limit to be told to users.
+ *
+ * SAFEGUARDS, each with the switch that removes it: NO_FENCE, LOOK_AT_LOCKS (a
+ * look at pg_locks in its place), NO_MARGIN, NO_HANDOVER, NO_RESTART_WAIT,
+ * NO_INHERIT, NO_GUARD, NO_GUARD_PAUSE, GUARD_COUNTS_SILENCE, FROM_ANSWER,
+ * NO_EXPIRY, NO_RECHECK. Each is explained where it acts.
+ */
+
+#ifndef SLOTS
+#define SLOTS 2
+#endif
+/* the first two slots share a host: each finds out whether the other is gone */
+#ifdef ONE_HOST
+#define host(h) (h / 2)
+#else
+#define host(h) h
+#endif
+
+#define HEARTBEAT   2
+#define LATE        1
+#define NOTICE      0
+#define FREED_AFTER 5
+#define FREED_BY    6
+
+#ifdef NO_MARGIN /* the deadline is as long as the server's patience */
+#define DEADLINE FREED_AFTER
+#else
+#define DEADLINE 3
+#endif
+#ifdef NO_HANDOVER
+#define HANDOVER 0
+#else
+#define HANDOVER 1
+#endif
+#ifdef NO_RESTART_WAIT
+#define RESTART HANDOVER
+#else
+#define RESTART FREED_AFTER
+#endif
+
+/* states of a slot */
+#define OFF    0 /* no run */
+#define TAKING 1 /* the server has given it the lock; the answer is on its way */
+#define BEGINS 2 /* has asked for the run to be recorded */
+#define CHECKS 3 /* recorded; asks whether it still has the lock (POOLER) */
+#define WAITS  4 /* for a predecessor's job to be surely paused */
+#define RUNS   5 /* the job is started; it may be paused by the guard */
+#define LOST   6 /* the job is paused; tries to take the lock again */
+#define ASKS   7 /* has it again and has asked whether anybody ran in between */
+#define ORPHAN 8 /* oncectl was killed, the guard lives */
+byte st[SLOTS];
+
+/* states of a job */
+#define NOJOB  0
+#define LIVE   1
+#define PAUSED 2
+byte job[SLOTS];
+
+/* the lock's connection, as the client has it */
+#define NOCONN 0
+#define OPEN   1
+#define CUT    2 /* terminated by the server; noticed within NOTICE */
+#define DOWN   3 /* closed by the server; noticed who knows when */
+byte conn[SLOTS];
+
+/*
+ * A request on the lock's connection is sent and executed in one step: executed
+ * later it would only leave the server more patient. Its answer may take as long
+ * as it likes.
+ */
+#define NOANS 0
+#define YES   1
+#define NO    2
+byte ans[SLOTS];   /* the answer on its way */
+/*
+ * The lease: ticks until the holder's deadline, plus LATE. At LATE it has
+ * expired, at 0 the pause can wait no longer. left is the lease that the answer
+ * on its way will give: it counts from the sending of the request.
+ */
+#define FULL (DEADLINE + LATE)
+byte lease[SLOTS];
+byte left[SLOTS];
+#define expired(h) (lease[h] <= LATE)
+
+byte begin[SLOTS]; /* request to record the run: 0 none, 1 sent, 2 answered */
+byte wt[SLOTS];    /* ticks to wait for the predecessor */
+bit  go[SLOTS];    /* oncectl has decided that the job starts or continues */
+#ifdef POOLER
+byte cl[SLOTS];    /* claim on its way: 0 none, 1 sent, 2 has looked (LOOK_AT_LOCKS) */
+#endif
+bit  silent[SLOTS];
+bit  frozen[SLOTS];
+#ifdef GUARD_COUNTS_SILENCE
+byte quiet[SLOTS]; /* ticks of silence that the guard still allows, plus LATE */
+#endif
+
+/* what the server knows */
+#define NONE   SLOTS
+#define ZOMBIE (SLOTS + 1) /* a session whose client went without a word */
+byte holder = NONE; /* the slot whose session has the lock */
+byte age;           /* ticks since the holder's last packet */
+byte fence = NONE;  /* the slot of the latest recorded run */
+bit  unfinished;    /* that run has no recorded end */
+bit  restarted;     /* the server was restarted since it began */
+byte notBefore;     /* beside the fence: ticks until a job may start at all */
+
+byte live; /* number of unpaused jobs: to be 0 or 1 */
+
+inline goLive(h) { assert(live == 0); live++; job[h] = LIVE; heard(h) }
+inline pause(h)  { if :: job[h] == LIVE -> live--; job[h] = PAUSED :: else fi }
+inline kill(h)   { if :: job[h] == LIVE -> live-- :: else fi; job[h] = NOJOB }
+
+inline commit(h) { assert(fence == h) }
+
+#ifdef GUARD_COUNTS_SILENCE
+inline heard(h) { quiet[h] = FULL }
+#else
+inline heard(h) { skip }
+#endif
+
+inline forget(h) { ans[h] = NOANS; lease[h] = 0; left[h] = 0; wt[h] = 0; go[h] = 0 }
+
+/* hangUp closes the lock's connection. A silent link keeps that from the server. */
+inline hangUp(h) {
+	if
+	:: holder == h && silent[h] -> holder = ZOMBIE; age = 0
+	:: holder == h && !silent[h] -> holder = NONE; age = 0
+	:: else
+	fi;
+	conn[h] = NOCONN;
+	forget(h)
+}
+
+/* over empties the slot. */
+inline over(h) {
+	hangUp(h);
+	st[h] = OFF; silent[h] = 0; frozen[h] = 0
+}
+
+/* request sends one that finds the lock still there. */
+#define connected(h) (holder == h && conn[h] == OPEN && !silent[h])
+inline request(h) { age = 0; ans[h] = YES; left[h] = FULL }
+
+inline answered(h) {
+#ifdef FROM_ANSWER
+	lease[h] = FULL; /* the lease counts from the answer's arrival */
+#else
+	lease[h] = left[h];
+#endif
+	ans[h] = NOANS; left[h] = 0;
+	heard(h)
+}
+
+/* finish records the end of a run, if it can. Its job is dead by then. */
+inline finish(h) {
+	if
+	:: fence == h && begin[h] == 0 && !silent[h] -> unfinished = 0; restarted = 0
+	:: else
+	fi
+}
+
+/*
+ * record is the transaction that makes h the owner of the fence and says how
+ * long it has to wait. What a predecessor still had to wait is inherited: it may
+ * have died, or finished, before its wait for its own predecessor was over.
+ *
+ * gone: on the host of h no process of the run that owns the fence is left. Then
+ * there is nothing to wait for, as its guard held the lock until the job was dead.
+ */
+#define gone(h) (fence == h || \
+	(host(fence) == host(h) && (st[fence] <= TAKING || st[fence] == ORPHAN || begin[fence] == 1)))
+inline record(h) {
+	if
+	:: !unfinished -> wt[h] = 0
+	:: unfinished && fence != NONE && gone(h) -> wt[h] = 0
+	:: else ->
+		if
+		:: restarted -> wt[h] = RESTART
+		:: else -> wt[h] = HANDOVER
+		fi
+	fi;
+#ifndef NO_INHERIT
+	if
+	:: wt[h] > notBefore -> notBefore = wt[h]
+	:: else -> wt[h] = notBefore
+	fi;
+#endif
+	fence = h; unfinished = 1; restarted = 0
+}
+
+#ifdef POOLER
+#define underWay(h) (begin[h] != 0 || cl[h] != 0)
+#else
+#define underWay(h) false
+#endif
+#define acts(h)     (!frozen[h] && st[h] != ORPHAN && st[h] != OFF)
+#define in(h, s)    (acts(h) && st[h] == s)
+#define arrived(h)  (ans[h] == YES && !silent[h])
+#define lockGone(h) (conn[h] >= CUT || expired(h))
+
+proctype oncectl(byte h) {
+	do
+	/* A new run asks for the lock. A busy lock changes nothing, so only the
+	   answer "you have it" is here. What the slot's run before had under way
+	   must be over, as the model tells runs apart by their slot. */
+	:: d_step { st[h] == OFF && !underWay(h) && holder == NONE ->
+		st[h] = TAKING; conn[h] = OPEN; holder = h; request(h) }
+
+	/* It has the lock: record the run. */
+#ifdef POOLER
+	:: d_step { in(h, TAKING) && arrived(h) -> answered(h); st[h] = BEGINS; begin[h] = 1 }
+#else
+	:: d_step { in(h, TAKING) && arrived(h) && connected(h) ->
+		answered(h); st[h] = BEGINS; request(h); record(h) }
+#endif
+
+	/* Recorded: the run owns the fence. By a second connection that may have
+	   happened when the lock was long lost and another run had begun. An answer
+	   on the lock's own connection, asked for after that, proves that it was not. */
+#ifndef POOLER
+	:: d_step { in(h, BEGINS) && arrived(h) -> answered(h); st[h] = WAITS }
+#else
+#ifdef NO_RECHECK
+	:: d_step { in(h, BEGINS) && begin[h] == 2 && !silent[h] -> begin[h] = 0; st[h] = WAITS }
+#else
+	:: d_step { in(h, BEGINS) && begin[h] == 2 && connected(h) -> begin[h] = 0; st[h] = CHECKS; request(h) }
+	:: d_step { in(h, CHECKS) && arrived(h) -> answered(h); st[h] = WAITS }
+#endif
+#endif
+
+	/* The wait is over: start the job. The order to the guard says until when
+	   it is good, as oncectl may be stopped between decision and deed. */
+	:: d_step { in(h, WAITS) && wt[h] == 0 && !expired(h) && !go[h] -> go[h] = 1 }
+	:: d_step { in(h, WAITS) && go[h] ->
+		go[h] = 0;
+		if
+#ifndef NO_EXPIRY
+		:: expired(h) -> skip
+#endif
+		:: else -> goLive(h); st[h] = RUNS
+		fi }
+
+	/* heartbeats */
+	:: d_step { (in(h, WAITS) || in(h, RUNS)) && connected(h) && ans[h] == NOANS && lease[h] <= FULL - HEARTBEAT ->
+		request(h) }
+	:: d_step { (in(h, WAITS) || in(h, RUNS)) && arrived(h) -> answered(h) }
+
+	/* The guard had paused the job of a stopped oncectl, which goes on now; or
+	   the lock was had again. A heartbeat was answered since: continue. */
+	:: d_step { in(h, RUNS) && job[h] == PAUSED && !expired(h) && !go[h] -> go[h] = 1 }
+	:: d_step { in(h, RUNS) && job[h] == PAUSED && go[h] ->
+		go[h] = 0;
+		if
+#ifndef NO_EXPIRY
+		:: expired(h) -> skip
+#endif
+		:: else -> goLive(h)
+		fi }
+
+	/* The lock is lost: its connection is closed, or the deadline has passed.
+	   Before the job has begun that ends the run. */
+	:: d_step { acts(h) && st[h] >= BEGINS && st[h] <= WAITS && lockGone(h) -> finish(h); over(h) }
+	:: d_step { in(h, RUNS) && job[h] != NOJOB && lockGone(h) -> pause(h); hangUp(h); st[h] = LOST }
+
+	/* Take it again, and ask whether anybody ran in between. */
+	:: d_step { in(h, LOST) && conn[h] == NOCONN && !silent[h] && holder == NONE ->
+		conn[h] = OPEN; holder = h; request(h) }
+	:: d_step { in(h, LOST) && arrived(h) && connected(h) ->
+		answered(h); st[h] = ASKS; request(h);
+		if
+#ifndef NO_FENCE
+		:: fence != h -> ans[h] = NO
+#endif
+		:: else
+		fi }
+	:: d_step { in(h, ASKS) && arrived(h) -> answered(h); st[h] = RUNS }
+	:: d_step { in(h, ASKS) && lockGone(h) -> hangUp(h); st[h] = LOST }
+	/* somebody ran, or the grace is over, or a signal */
+	:: d_step { (in(h, LOST) || in(h, ASKS)) -> kill(h); finish(h); over(h) }
+
+	/* no answer, or a signal before the job has begun */
+	:: d_step { acts(h) && st[h] <= WAITS -> finish(h); over(h) }
+	/* the job has ended: record it, then release */
+	:: d_step { acts(h) && st[h] >= RUNS && job[h] == NOJOB -> finish(h); over(h) }
+	od
+}
+
+proctype guard(byte h) {
+	do
+#ifndef NO_GUARD_PAUSE
+#ifdef GUARD_COUNTS_SILENCE
+	/* it measures how long oncectl has said nothing */
+	:: d_step { st[h] == RUNS && job[h] == LIVE && frozen[h] && quiet[h] <= LATE -> pause(h) }
+#else
+	/* oncectl tells the guard the lease with every answered heartbeat, so that
+	   the guard pauses at the same deadline when oncectl cannot */
+	:: d_step { st[h] == RUNS && job[h] == LIVE && expired(h) -> pause(h) }
+#endif
+#endif
+#ifdef NO_GUARD
+	:: d_step { st[h] == ORPHAN && job[h] == NOJOB -> over(h) }
+#else
+	/* oncectl is gone: the job is killed first, then the descriptor goes */
+	:: d_step { st[h] == ORPHAN -> kill(h); over(h) }
+#endif
+	od
+}
+
+proctype jobs(byte h) {
+	do
+	:: d_step { job[h] == LIVE -> kill(h) } /* ends by itself */
+#ifdef POOLER
+	:: d_step { job[h] == LIVE && st[h] == RUNS && !frozen[h] && cl[h] == 0 -> cl[h] = 1 }
+#else
+	/* on the lock's own connection: executed while the lock is held, or never */
+	:: d_step { job[h] == LIVE && st[h] == RUNS && !frozen[h] && connected(h) -> commit(h) }
+#endif
+	od
+}
+
+#ifdef POOLER
+/* secondConnection(h) brings what travels beside the lock, however late. */
+proctype secondConnection(byte h) {
+	do
+	:: d_step { begin[h] == 1 ->
+		record(h);
+		if
+		:: st[h] == BEGINS -> begin[h] = 2
+		:: else -> begin[h] = 0; wt[h] = 0 /* nobody waits for it any more */
+		fi }
+	:: d_step { begin[h] != 0 && st[h] != BEGINS -> begin[h] = 0 } /* lost */
+#ifdef LOOK_AT_LOCKS
+	:: d_step { cl[h] == 1 && holder == h -> cl[h] = 2 }
+	:: d_step { cl[h] == 2 -> commit(h); cl[h] = 0 }
+#else
+#ifdef NO_FENCE
+	:: d_step { cl[h] == 1 -> commit(h); cl[h] = 0 }
+#else
+	/* the claim holds the fence's row share-locked until it has committed, so
+	   that look and commit are one step */
+	:: d_step { cl[h] == 1 && fence == h -> commit(h); cl[h] = 0 }
+#endif
+#endif
+	:: d_step { cl[h] != 0 -> cl[h] = 0 } /* refused, or lost */
+	od
+}
+#endif
+
+/* A second fault in the same instant: see TWO FAULTS above. */
+#ifdef TWO_FAULTS
+#define mayFail(h) true
+#define mayCut(h)  true
+#define mayRestart true
+#else
+#define mayFail(h) (conn[h] != CUT)
+#define mayCut(h)  (!silent[h] && !frozen[h] && st[h] != ORPHAN)
+#if SLOTS == 2
+#define mayRestart (st[0] != ORPHAN && st[1] != ORPHAN)
+#else
+#define mayRestart (st[0] != ORPHAN && st[1] != ORPHAN && st[2] != ORPHAN)
+#endif
+#endif
+
+proctype faults(byte h) {
+	do
+	:: d_step { st[h] != OFF && !silent[h] && mayFail(h) -> silent[h] = 1 }
+	:: d_step { silent[h] -> silent[h] = 0 }
+	:: d_step { st[h] != OFF && st[h] != ORPHAN && !frozen[h] && mayFail(h) -> frozen[h] = 1 }
+	:: d_step { frozen[h] -> frozen[h] = 0 }
+	/* killed, perhaps while it is stopped, or its job paused */
+	:: d_step { st[h] != OFF && st[h] != ORPHAN && mayFail(h) ->
+		frozen[h] = 0;
+		if
+		:: job[h] == NOJOB -> over(h)
+		:: else ->
+#ifdef NO_GUARD
+			hangUp(h); /* the kernel closes what oncectl had open */
+#else
+			forget(h);
+#endif
+			st[h] = ORPHAN
+		fi }
+	/* pg_terminate_backend of the lock's session */
+	:: d_step { holder == h && conn[h] == OPEN && mayCut(h) ->
+		holder = NONE; age = 0; conn[h] = CUT }
+	od
+}
+
+/* unplug closes the server's side of whatever connection has the lock. */
+inline unplug() {
+	if
+	:: holder < NONE && conn[holder] == OPEN -> conn[holder] = DOWN
+	:: else
+	fi;
+	holder = NONE; age = 0
+}
+
+proctype server() {
+	do
+	/* the lock of a silent holder is freed */
+	:: d_step { holder != NONE && (holder == ZOMBIE || age >= FREED_AFTER) -> unplug() }
+	/* a restart */
+	:: d_step { holder != NONE && mayRestart -> unplug(); restarted = unfinished }
+	od
+}
+
+/* overdue: what must be done before time may pass */
+#ifdef NO_GUARD_PAUSE
+#define latePause(h) (st[h] == RUNS && job[h] == LIVE && lease[h] == 0 && !frozen[h])
+#else
+#ifdef GUARD_COUNTS_SILENCE
+#define latePause(h) (st[h] == RUNS && job[h] == LIVE && \
+	((!frozen[h] && lease[h] == 0) || (frozen[h] && quiet[h] == 0)))
+#else
+#define latePause(h) (st[h] == RUNS && job[h] == LIVE && lease[h] == 0)
+#endif
+#endif
+#define lateNotice(h) (conn[h] == CUT && !frozen[h] && !silent[h] && st[h] != ORPHAN)
+#ifdef NO_GUARD
+#define lateKill(h) false
+#else
+#define lateKill(h) (st[h] == ORPHAN)
+#endif
+#define overdue(h) (latePause(h) || lateNotice(h) || lateKill(h))
+#if SLOTS == 2
+#define anyOverdue (overdue(0) || overdue(1))
+#else
+#define anyOverdue (overdue(0) || overdue(1) || overdue(2))
+#endif
+
+#define down(x) x = (x > 0 -> x - 1 : 0)
+
+inline passes(h) {
+	down(lease[h]); down(left[h]); down(wt[h]);
+#ifdef GUARD_COUNTS_SILENCE
+	if
+	:: frozen[h] -> down(quiet[h])
+	:: !frozen[h] && st[h] == RUNS -> quiet[h] = FULL /* a word every tick */
+	:: else -> quiet[h] = 0
+	fi
+#endif
+}
+
+proctype clock() {
+	do
+	:: d_step { !anyOverdue && age < FREED_BY ->
+		passes(0); passes(1);
+#if SLOTS > 2
+		passes(2);
+#endif
+		down(notBefore);
+		if
+		:: holder >= NONE -> age = 0
+#ifndef POOLER
+		:: holder < NONE && !silent[holder] -> age = 0 /* the kernel answers keepalives */
+#endif
+		:: else -> age++
+		fi }
+	od
+}
+
+init {
+	byte h;
+	atomic {
+		for (h : 0 .. SLOTS - 1) {
+			run oncectl(h); run guard(h); run jobs(h); run faults(h);
+#ifdef POOLER
+			run secondConnection(h)
+#endif
+		}
+		h = 0;
+		run server(); run clock()
+	}
+}
