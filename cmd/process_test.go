@@ -64,6 +64,7 @@ func (p *place) environ() []string {
 func (p *place) command(args ...string) *exec.Cmd {
 	c := exec.Command(filepath.Join(binDir, "oncectl"), args...)
 	c.Dir, c.Env = p.dir, p.environ()
+	c.WaitDelay = time.Second // what a job leaves behind may keep its output open
 	return c
 }
 

@@ -21,6 +21,7 @@ type world struct {
 	tries   []error // what each TryLock answers; nil: had; the last repeats
 	resume  error
 	check   error
+	regain  error     // nil: the lost lock was held all along
 	lock    *fakeLock // the one held last
 	child   *fakeChild
 	started chan struct{} // closed when child is there
@@ -30,7 +31,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, started: make(chan struct{}), signals: make(chan os.Signal, 1), tries: []error{nil}}
+	return &world{t: t, started: make(chan struct{}), signals: make(chan os.Signal, 1), tries: []error{nil}, regain: ErrLockLost}
 }
 
 func (w *world) note(s string) {
@@ -81,6 +82,14 @@ func (l *fakeLock) Check(context.Context) error   { return l.check }
 func (l *fakeLock) Release(context.Context) error { l.note("release"); return nil }
 func (l *fakeLock) TakenAt() time.Time            { return time.Now() }
 func (l *fakeLock) Descriptor() (*os.File, error) { return nil, nil }
+
+func (l *fakeLock) Regain(context.Context) error {
+	if l.regain == nil {
+		l.note("regain")
+		l.lost = make(chan struct{})
+	}
+	return l.regain
+}
 
 func (l *fakeLock) Begin(_ context.Context, req BeginRequest) (Begun, error) {
 	l.note("begin " + req.Key)

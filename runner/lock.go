@@ -59,6 +59,11 @@ type Lock interface {
 	// closed, or LeaseDeadline has passed since the last answered heartbeat
 	// was sent. It stays open after Release.
 	Lost() <-chan struct{}
+	// Regain looks whether a lost lock was held all the time, as when this
+	// process was stopped for a while or the network was silent: nil if so, and
+	// Lost returns another channel from then on. ErrLockLost says that what
+	// held it is gone; any other error that this is not known yet.
+	Regain(ctx context.Context) error
 	// Check sends a heartbeat now and returns nil if the lock is still held,
 	// else ErrLockLost.
 	Check(ctx context.Context) error

@@ -60,31 +60,48 @@ func (w *watch) retake(ctx context.Context) <-chan struct{} {
 	return nil
 }
 
-// takeAgain takes the lock and makes sure that nobody ran in between.
+// regainTimeout bounds a look after the old lock, so that a new one is tried
+// soon where the old one does not answer.
+const regainTimeout = time.Second
+
+// takeAgain finds the old lock intact after all or takes a new one, and makes
+// sure that nobody ran in between.
 func (w *watch) takeAgain(ctx context.Context) (HeldLock, error) {
-	held, err := w.Locks.TryLock(ctx, w.job.Lock)
+	regainCtx, cancel := context.WithTimeout(ctx, regainTimeout)
+	err := w.held.Regain(regainCtx)
+	cancel()
+	held := w.held
 	if err != nil {
-		return nil, err
+		if held, err = w.Locks.TryLock(ctx, w.job.Lock); err != nil {
+			return nil, w.whoHas(ctx, err)
+		}
 	}
 	if err := held.Resume(ctx, w.run); err != nil {
-		_ = held.Release(context.WithoutCancel(ctx)) // the error that counts is Resume's
+		if held != w.held {
+			_ = held.Release(context.WithoutCancel(ctx)) // the error that counts is Resume's
+		}
 		return nil, err
 	}
 	return held, nil
 }
 
-// resume hands the new lock to the guard and the broker and lets the job go on.
+// whoHas is ErrFenced where a busy lock has been taken by another run, so that
+// there is nothing to wait for, else err: the server has yet to free it.
+func (w *watch) whoHas(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrBusy) {
+		return err
+	}
+	if fence := w.held.Resume(ctx, w.run); errors.Is(fence, ErrFenced) {
+		return fence
+	}
+	return err
+}
+
+// resume hands a new lock to the guard and the broker and lets the job go on.
 func (w *watch) resume(held HeldLock) error {
-	f, err := held.Descriptor()
-	if err == nil && f != nil {
-		err = w.child.Hold(f)
+	if held != w.held {
+		w.replace(held)
 	}
-	if err != nil {
-		w.Log.Error("handing the new lock to the guard", "error", err)
-	}
-	old := w.held
-	w.held = held
-	_ = old.Release(context.Background()) // it is gone already; this frees what is left of it
 	select {
 	case <-held.Lost():
 		return ErrLockLost
@@ -96,6 +113,20 @@ func (w *watch) resume(held HeldLock) error {
 	w.broker.Serve(w.run, held)
 	w.Log.Warn("the lock is back and nobody ran in between: the job goes on", "lock", w.job.Lock.Name)
 	return nil
+}
+
+// replace puts a new lock in the place of the lost one.
+func (w *watch) replace(held HeldLock) {
+	f, err := held.Descriptor()
+	if err == nil && f != nil {
+		err = w.child.Hold(f)
+	}
+	if err != nil {
+		w.Log.Error("handing the new lock to the guard", "error", err)
+	}
+	old := w.held
+	w.held = held
+	_ = old.Release(context.Background()) // it is gone already; this frees what is left of it
 }
 
 // pausedFor waits between two tries, with an eye on what can end a paused job.

@@ -157,10 +157,45 @@ func TestRun_WhenTheLockIsLostAndBackInTime_PausesAndContinues(t *testing.T) {
 			c.finish(Exit{})
 		})
 		w.wantLog(t, "lock", "begin ", "broker open", "serve", "start",
-			"hold", "pause", "lock", "resume", "release", "continue", "serve",
+			// One resume looks who has the busy lock, the other is of the new one.
+			"hold", "pause", "resume", "lock", "resume", "release", "continue", "serve",
 			"close", "broker close", "finish succeeded", "release")
 		if res.Outcome != RunSucceeded {
 			t.Errorf("%+v", res)
+		}
+	})
+}
+
+func TestRun_WhenTheLostLockWasHeldAllAlong_TakesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.regain = nil
+		res, _ := w.run(t, Job{}, func(c *fakeChild) {
+			for range 2 { // it can be lost again
+				close(w.lock.lost)
+				synctest.Wait()
+			}
+			c.finish(Exit{})
+		})
+		again := []string{"hold", "pause", "regain", "resume", "continue", "serve"}
+		w.wantLog(t, slices.Concat([]string{"lock", "begin ", "broker open", "serve", "start"},
+			again, again, []string{"close", "broker close", "finish succeeded", "release"})...)
+		if res.Outcome != RunSucceeded {
+			t.Errorf("%+v", res)
+		}
+	})
+}
+
+func TestRun_WhenAnotherHasTheLostLock_KillsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.resume = ErrFenced
+		res, took := w.run(t, Job{}, func(*fakeChild) {
+			w.tries = []error{ErrBusy}
+			close(w.lock.lost)
+		})
+		if res.Outcome != RunLost || took > time.Second {
+			t.Errorf("%+v after %v", res, took)
 		}
 	})
 }

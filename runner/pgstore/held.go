@@ -96,15 +96,25 @@ func (p *pooled) close() {
 }
 
 // Lost implements runner.Lock.
-func (h *held) Lost() <-chan struct{} { return h.lease.lost }
+func (h *held) Lost() <-chan struct{} {
+	lost, _ := h.lease.lostNow()
+	return lost
+}
+
+// Regain implements runner.Lock.
+func (h *held) Regain(ctx context.Context) error {
+	err := h.lease.regain(ctx)
+	if errors.Is(err, errMoved) {
+		return runner.ErrLockLost
+	}
+	return err
+}
 
 // Check implements runner.Lock.
 func (h *held) Check(ctx context.Context) error {
 	err := h.lease.do(ctx, h.lease.beatIn)
-	select {
-	case <-h.lease.lost:
+	if _, lost := h.lease.lostNow(); lost {
 		return runner.ErrLockLost
-	default:
 	}
 	if errors.Is(err, errMoved) {
 		h.lease.lose()
@@ -125,7 +135,7 @@ const releaseTimeout = 3 * time.Second
 func (h *held) Release(ctx context.Context) error {
 	h.lease.stop()
 	defer h.close()
-	defer closeConn(h.lease.conn)
+	defer h.lease.close()
 	if h.lease.conn.IsClosed() {
 		return nil
 	}
@@ -137,29 +147,38 @@ func (h *held) Release(ctx context.Context) error {
 	return nil
 }
 
-// Descriptor implements runner.HeldLock: a duplicate of the socket, under TLS
-// or not.
+// Descriptor implements runner.HeldLock.
 func (h *held) Descriptor() (*os.File, error) {
-	var c net.Conn = h.lease.conn.Conn()
+	fd, err := duplicate(h.lease.conn)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("duplicating the socket of lock %q: %w", h.id.Name, err)
+	case fd < 0:
+		return nil, nil
+	}
+	return os.NewFile(uintptr(fd), "lock "+h.id.Name), nil
+}
+
+// duplicate duplicates a connection's socket, under TLS or not; -1 where it has
+// none.
+func duplicate(pg conn) (int, error) {
+	var c net.Conn = pg.Conn()
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}
 	sc, ok := c.(syscall.Conn)
 	if !ok {
-		return nil, nil
+		return -1, nil
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return nil, fmt.Errorf("duplicating the lock's socket: %w", err)
+		return -1, err
 	}
 	fd, dupErr := -1, error(nil)
 	if err := raw.Control(func(s uintptr) { fd, dupErr = unix.FcntlInt(s, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
 		dupErr = err
 	}
-	if dupErr != nil {
-		return nil, fmt.Errorf("duplicating the lock's socket: %w", dupErr)
-	}
-	return os.NewFile(uintptr(fd), "lock "+h.id.Name), nil
+	return fd, dupErr
 }
 
 // exec runs statements of the run and translates their errors.

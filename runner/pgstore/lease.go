@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/oncectl/oncectl/runner"
 )
 
@@ -25,12 +27,14 @@ type lease struct {
 	end  context.CancelFunc
 	done chan struct{} // closed when the goroutine has ended
 
-	lostOnce sync.Once
-	lost     chan struct{}
+	// socket is a duplicate of the connection's: the guard has one as well, so
+	// that closing the connection alone would not end it.
+	socket int
 
 	mu       sync.Mutex
+	lost     chan struct{}
+	isLost   bool
 	deadline *time.Timer
-	until    time.Time
 }
 
 // newLease starts a lease whose last answered statement was sent at sent.
@@ -40,33 +44,70 @@ func newLease(c conn, t timing, backend int64, sent time.Time) *lease {
 		ops: make(chan func(context.Context)), done: make(chan struct{}), lost: make(chan struct{}),
 	}
 	l.life, l.end = context.WithCancel(context.Background())
-	l.until = sent.Add(t.deadline)
-	l.deadline = time.AfterFunc(time.Until(l.until), l.lose)
+	l.socket, _ = duplicate(c) // -1 where that is not possible: nobody else has it then either
+	l.deadline = time.AfterFunc(time.Until(sent.Add(t.deadline)), l.lose)
 	go l.run()
 	return l
 }
 
 // lose says that the lock is no longer surely held.
-func (l *lease) lose() { l.lostOnce.Do(func() { close(l.lost) }) }
+func (l *lease) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.isLost {
+		l.isLost = true
+		close(l.lost)
+	}
+}
+
+func (l *lease) lostNow() (<-chan struct{}, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost, l.isLost
+}
 
 // answered moves the deadline: a statement sent at that time had its answer.
+// What is lost stays lost until regain, since the job is paused.
 func (l *lease) answered(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.until = sent.Add(l.timing.deadline)
-	// Once lost stays lost: only a new lock may continue the job.
-	l.deadline.Reset(time.Until(l.until))
+	if !l.isLost {
+		l.deadline.Reset(time.Until(sent.Add(l.timing.deadline)))
+	}
 }
 
-func (l *lease) deadlineAt() time.Time {
+// regain ends a loss if the connection answers, with the same server process
+// behind it: then nobody else can have had the lock.
+func (l *lease) regain(ctx context.Context) error {
+	sent := time.Now()
+	if err := l.enqueue(ctx, l.beatIn); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.until
+	if l.isLost {
+		l.isLost, l.lost = false, make(chan struct{})
+	}
+	l.deadline.Reset(time.Until(sent.Add(l.timing.deadline)))
+	return nil
+}
+
+// sever ends the connection for all who have its socket, so that the server
+// frees the lock.
+func (l *lease) sever() {
+	if l.socket >= 0 {
+		_ = unix.Shutdown(l.socket, unix.SHUT_RDWR) // it may be closed already
+	}
 }
 
 // run is the goroutine that has the connection.
 func (l *lease) run() {
 	defer close(l.done)
+	defer func() {
+		if l.conn.IsClosed() {
+			l.sever()
+		}
+	}()
 	for l.life.Err() == nil {
 		op, err := l.idle()
 		switch {
@@ -126,9 +167,10 @@ func (l *lease) idle() (op func(context.Context), err error) {
 // heartbeat is the cheapest statement that tells which process answers.
 const heartbeat = `select pg_backend_pid()`
 
-// beat sends a heartbeat and waits for its answer until the deadline.
+// beat sends a heartbeat and waits for its answer, also beyond the deadline: a
+// late one shows that the lock was held all along.
 func (l *lease) beat() error {
-	ctx, cancel := context.WithDeadline(l.life, l.deadlineAt())
+	ctx, cancel := context.WithTimeout(l.life, l.timing.cut)
 	defer cancel()
 	return l.beatIn(ctx)
 }
@@ -152,11 +194,19 @@ var errMoved = errors.New("another server process answers on the lock's connecti
 // counts as a heartbeat when it had an answer. runner.ErrLockLost says that the
 // connection is gone, with f's fate unknown.
 func (l *lease) do(ctx context.Context, f func(context.Context) error) error {
+	if _, lost := l.lostNow(); lost {
+		return runner.ErrLockLost
+	}
+	return l.enqueue(ctx, f)
+}
+
+// enqueue is do for a lock that may be lost.
+func (l *lease) enqueue(ctx context.Context, f func(context.Context) error) error {
 	result := make(chan error, 1)
 	op := func(life context.Context) {
 		// Not the caller's context: to cut a statement short would close the
 		// connection, and with it the lock.
-		bounded, cancel := context.WithDeadline(life, l.deadlineAt())
+		bounded, cancel := context.WithTimeout(life, l.timing.cut)
 		defer cancel()
 		sent := time.Now()
 		err := f(bounded)
@@ -186,4 +236,14 @@ func (l *lease) stop() {
 	l.deadline.Stop()
 	l.end()
 	<-l.done
+}
+
+// close ends the connection, after stop.
+func (l *lease) close() {
+	closeConn(l.conn)
+	l.sever()
+	if l.socket >= 0 {
+		_ = unix.Close(l.socket)
+		l.socket = -1
+	}
 }

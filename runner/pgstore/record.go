@@ -108,10 +108,18 @@ func (h *held) record(ctx context.Context, stmts ...statement) (results [][]row,
 	return results, err
 }
 
-// Resume implements runner.Recorder.
+// fenceIsOurs finds the fence as the run left it. A lost lock may ask as well:
+// the answer "no" is final, and "yes" is worth something under a lock only.
+const fenceIsOurs = `select 1 from {s}.fences where lock_key = $1::bigint and run_id = $2::bigint and token = $3::uuid`
+
+// Resume implements runner.Recorder. Where the lock's own way is gone it takes
+// the store's connection.
 func (h *held) Resume(ctx context.Context, run runner.Run) error {
-	results, err := h.record(ctx, statement{h.store.sql(`select 1 from {s}.fences
-		where lock_key = $1::bigint and run_id = $2::bigint and token = $3::uuid`), []any{h.id.Key, run.ID, string(run.Token)}})
+	st := statement{h.store.sql(fenceIsOurs), []any{h.id.Key, run.ID, string(run.Token)}}
+	results, err := h.record(ctx, st)
+	if errors.Is(err, runner.ErrLockLost) {
+		results, err = h.store.exec(ctx, recordTimeout, st)
+	}
 	if err != nil {
 		return h.store.translate(err)
 	}

@@ -52,6 +52,7 @@ type Store struct {
 type timing struct {
 	beat     time.Duration // between heartbeats
 	deadline time.Duration // from the sending of the last answered heartbeat
+	cut      time.Duration // until a connection without answers is given up
 	freed    time.Duration // until the server frees a silent holder's lock
 	pool     time.Duration // for a pooler to find a second server connection
 }
@@ -60,6 +61,7 @@ func defaultTiming() timing {
 	return timing{
 		beat:     runner.HeartbeatEvery,
 		deadline: runner.LeaseDeadline,
+		cut:      runner.LeaseFreedBy,
 		freed:    (runner.LeaseFreedAfter + runner.LeaseFreedBy) / 2,
 		pool:     8 * time.Second,
 	}

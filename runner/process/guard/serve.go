@@ -128,7 +128,9 @@ func (s *server) resume() syscall.Errno {
 	return s.tree.Continue()
 }
 
-// signal passes sig on as a terminal would. Once the command has ended there
+// signal passes sig on: to the command's group what ends jobs, as a terminal
+// would, and to the command alone what has a meaning of its own for it, since
+// the default of USR1 would kill its children. Once the command has ended there
 // is nobody left to tell.
 func (s *server) signal(sig syscall.Signal) syscall.Errno {
 	s.mu.Lock()
@@ -136,7 +138,7 @@ func (s *server) signal(sig syscall.Signal) syscall.Errno {
 	switch {
 	case s.pid == 0 || s.ended:
 		return 0
-	case sig != syscall.SIGTERM && sig != syscall.SIGINT && sig != syscall.SIGQUIT:
+	case sig == syscall.SIGUSR1 || sig == syscall.SIGUSR2 || sig == syscall.SIGWINCH:
 		return send(s.pid, sig)
 	case s.own:
 		return send(-s.group, sig)
