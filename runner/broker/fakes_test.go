@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -225,6 +226,22 @@ func within[T any](t *testing.T, c <-chan T, what string) (v T) {
 		t.Fatalf("%s: not after %v", what, patience)
 	}
 	return v
+}
+
+// awaitGoroutine waits until a goroutine is blocked in the function, which
+// nothing else would tell.
+func awaitGoroutine(t *testing.T, function string) {
+	t.Helper()
+	buf := make([]byte, 1<<20)
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			head, frames, _ := strings.Cut(g, "\n")
+			if strings.Contains(frames, function+"(") && !strings.Contains(head, "[runn") {
+				return
+			}
+		}
+	}
+	t.Fatalf("no goroutine waits in %s after %v", function, patience)
 }
 
 // result is how a call ended.
