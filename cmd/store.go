@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"time"
@@ -134,14 +135,28 @@ func stateDir(env *Env) (dir, by string) {
 	if d := env.Getenv("XDG_STATE_HOME"); d != "" {
 		return filepath.Join(d, "oncectl"), "$XDG_STATE_HOME"
 	}
-	if d := env.Getenv("HOME"); d != "" {
+	if d := home(env); d != "" {
 		return filepath.Join(d, ".local", "state", "oncectl"), "the default"
 	}
 	return "", ""
 }
 
+// home is the user's home, from passwd where HOME is not set.
+func home(env *Env) string {
+	if d := env.Getenv("HOME"); d != "" {
+		return d
+	}
+	if u, err := user.Current(); err == nil {
+		return u.HomeDir
+	}
+	return ""
+}
+
 // openStore opens the chosen store. appName is what a server shows of it.
 func (o *storeOptions) openStore(ctx context.Context, env *Env, appName string) (store, error) {
+	if o.wait < 0 {
+		return nil, usagef("--store-wait must not be negative")
+	}
 	choice, err := o.chooseStore(env)
 	if err != nil {
 		return nil, err
