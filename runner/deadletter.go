@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -37,6 +39,31 @@ type DeadLetter struct {
 
 	ResolvedAt time.Time
 	Resolution string
+}
+
+// Check refuses, with ErrInvalid, what no store may keep.
+func (d DeadLetter) Check() error {
+	switch d.Kind {
+	case KindRun, KindClaim, KindSend, KindOutbox:
+	default:
+		return fmt.Errorf("%w: a dead letter of kind %q", ErrInvalid, d.Kind)
+	}
+	switch {
+	case d.Certainty != Failed && d.Certainty != InDoubt:
+		return fmt.Errorf("%w: a dead letter of certainty %q", ErrInvalid, d.Certainty)
+	case d.LastError == "":
+		return fmt.Errorf("%w: a dead letter without an error tells nobody anything", ErrInvalid)
+	case d.Request != nil && !json.Valid(d.Request):
+		return fmt.Errorf("%w: a dead letter whose request is not JSON", ErrInvalid)
+	}
+	return nil
+}
+
+// KeptText is s as stores keep what people read: PostgreSQL's text takes
+// neither NUL nor invalid UTF-8, and an outcome must not be lost for the sake
+// of the words beside it.
+func KeptText(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // HashBytes is the lower-case hex SHA-256 of the exact bytes of a payload.

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/oncectl/oncectl/runner"
@@ -87,7 +88,11 @@ func (s *Store) settle(ctx context.Context, ex executor, req runner.SettleReques
 	if len(req.Settlements) == 0 {
 		return nil, nil
 	}
-	results, err := ex.exec(ctx, runner.ClaimPatience, s.settleStatements(req)...)
+	stmts, err := s.settleStatements(req)
+	if err != nil {
+		return nil, err
+	}
+	results, err := ex.exec(ctx, runner.ClaimPatience, stmts...)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +101,7 @@ func (s *Store) settle(ctx context.Context, ex executor, req runner.SettleReques
 
 // settleStatements are the transaction of a settlement; the rows of the first
 // tell the answers.
-func (s *Store) settleStatements(req runner.SettleRequest) []statement {
+func (s *Store) settleStatements(req runner.SettleRequest) ([]statement, error) {
 	own := owner{req.Token, req.Run}
 	var all, ids, outcomes []string
 	var failed []statement
@@ -106,6 +111,9 @@ func (s *Store) settleStatements(req runner.SettleRequest) []statement {
 			ids, outcomes = append(ids, string(st.ID)), append(outcomes, string(st.Outcome))
 			continue
 		}
+		if err := st.DeadLetter.Check(); err != nil {
+			return nil, fmt.Errorf("saving the dead letter of %q: %w", st.ID, err)
+		}
 		args := append(s.allowedArgs([]string{string(st.ID)}, own), string(st.Outcome))
 		failed = append(failed, statement{s.sql(settleFailed), append(args, letterArgs(*st.DeadLetter)...)})
 	}
@@ -113,7 +121,7 @@ func (s *Store) settleStatements(req runner.SettleRequest) []statement {
 	if len(ids) > 0 {
 		stmts = append(stmts, statement{s.sql(settleMany), append(s.allowedArgs(ids, own), outcomes)})
 	}
-	return append(stmts, failed...)
+	return append(stmts, failed...), nil
 }
 
 // inTheEnd keeps one settlement for each id: the one that stands when all are
@@ -147,8 +155,8 @@ func letterArgs(d runner.DeadLetter) []any {
 		request = string(d.Request)
 	}
 	return []any{
-		string(d.Kind), d.Name, orNull(string(d.EventID)), orNull(d.PayloadHash), d.Payload, request,
-		d.LastError, d.Attempts, string(d.Certainty), d.RetryAt,
+		string(d.Kind), runner.KeptText(d.Name), orNull(string(d.EventID)), orNull(d.PayloadHash), d.Payload, request,
+		runner.KeptText(d.LastError), d.Attempts, string(d.Certainty), d.RetryAt,
 	}
 }
 
@@ -274,7 +282,7 @@ func (s *Store) Turn(ctx context.Context, settle runner.SettleRequest, claim run
 }
 
 func (s *Store) turn(ctx context.Context, ex executor, settle runner.SettleRequest, claim runner.ClaimRequest) ([]runner.SettleAnswer, []bool, error) {
-	if len(settle.Settlements) == 0 || len(claim.IDs) == 0 || len(claim.IDs) > againAtMost {
+	if len(settle.Settlements) == 0 || len(claim.IDs) == 0 {
 		answers, err := s.settle(ctx, ex, settle)
 		if err != nil {
 			return nil, nil, err
@@ -282,11 +290,15 @@ func (s *Store) turn(ctx context.Context, ex executor, settle runner.SettleReque
 		won, err := s.claim(ctx, ex, claim)
 		return answers, won, err
 	}
+	stmts, err := s.settleStatements(settle)
+	if err != nil {
+		return nil, nil, err
+	}
 	st, err := s.claimStatement(claim, true)
 	if err != nil {
 		return nil, nil, err
 	}
-	results, err := ex.exec(ctx, runner.ClaimPatience, append(s.settleStatements(settle), st)...)
+	results, err := ex.exec(ctx, runner.ClaimPatience, append(stmts, st)...)
 	if err != nil {
 		return nil, nil, err
 	}

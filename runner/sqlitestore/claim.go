@@ -107,7 +107,7 @@ func idList(req runner.ClaimRequest) (string, error) {
 	}
 	var list any
 	if !hasTriples(req) {
-		ids := slices.Clone(req.IDs)
+		ids := append([]runner.EventID{}, req.IDs...) // never null in JSON
 		slices.Sort(ids)
 		list = slices.Compact(ids)
 	} else {

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -132,12 +131,10 @@ func (h *held) Finish(ctx context.Context, run runner.Run, end runner.RunEnd) er
 	})
 }
 
-var errNoReason = errors.New("a dead letter without an error tells nobody anything")
-
 // insertDeadLetter saves d.
 func insertDeadLetter(ctx context.Context, q querier, d *runner.DeadLetter) error {
-	if d.LastError == "" {
-		return fmt.Errorf("%w: %w", runner.ErrInvalid, errNoReason)
+	if err := d.Check(); err != nil {
+		return err
 	}
 	var payload, request any
 	if d.Payload != nil {
@@ -149,8 +146,8 @@ func insertDeadLetter(ctx context.Context, q querier, d *runner.DeadLetter) erro
 	_, err := q.ExecContext(ctx, `insert into failed_jobs
 		(kind, name, event_id, payload_hash, payload, request, last_error, attempts, certainty, retry_at)
 		values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)`,
-		string(d.Kind), d.Name, orNull(string(d.EventID)), orNull(d.PayloadHash), payload, request,
-		d.LastError, d.Attempts, string(d.Certainty), timeOrNull(d.RetryAt))
+		string(d.Kind), runner.KeptText(d.Name), orNull(string(d.EventID)), orNull(d.PayloadHash), payload, request,
+		runner.KeptText(d.LastError), d.Attempts, string(d.Certainty), timeOrNull(d.RetryAt))
 	return err
 }
 

@@ -14,6 +14,9 @@ import (
 type Store interface {
 	runner.Store
 	runner.SchemaKeeper
+	runner.Turner
+	runner.Sweeper
+	runner.DeadLetters
 }
 
 // Harness makes stores to test.
@@ -49,6 +52,7 @@ func Run(t *testing.T, h Harness) {
 		{"Contend", testContend},
 		{"Settle", testSettle},
 		{"GiveBack", testGiveBack},
+		{"Turn", testTurn},
 		{"Expiry", testExpiry},
 		{"Read", testRead},
 		{"IDs", testIDs},
