@@ -39,6 +39,12 @@ type transient struct{ error }
 
 func (t transient) Unwrap() error { return t.error }
 
+// told marks an error that translate has put into words: it is not translated
+// or tried again on its way out.
+type told struct{ error }
+
+func (t told) Unwrap() error { return t.error }
+
 // sqlState is the SQLSTATE of err; empty if a server did not send it.
 func sqlState(err error) string {
 	var pg *pgconn.PgError
@@ -61,8 +67,9 @@ func isMissing(err error) bool {
 // is the network's or the resolver's.
 func isTransient(err error) bool {
 	var marked transient
+	var final told
 	switch {
-	case err == nil:
+	case err == nil, errors.As(err, &final):
 		return false
 	case errors.As(err, &marked):
 		return true
@@ -92,8 +99,12 @@ func (e errCallback) Unwrap() error      { return e.error }
 // translate turns a driver's error into one of package runner's, by SQLSTATE.
 func (s *Store) translate(err error) error {
 	var own errCallback
-	if errors.As(err, &own) {
+	var final told
+	switch {
+	case errors.As(err, &own):
 		return own.error
+	case errors.As(err, &final):
+		return err
 	}
 	state := sqlState(err)
 	switch {
@@ -112,7 +123,7 @@ func (s *Store) translate(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	}
-	return fmt.Errorf("PostgreSQL at %s: %s", strings.Join(hosts(s.parsed), ", "), s.describe(err))
+	return told{fmt.Errorf("PostgreSQL at %s: %s", strings.Join(hosts(s.parsed), ", "), s.describe(err))}
 }
 
 // describe is the sentence in err that helps, without the connection string

@@ -81,6 +81,11 @@ func (p *pooled) exec(ctx context.Context, lockTimeout time.Duration, stmts ...s
 			p.conn = c
 		}
 		results, err = p.store.poolBounded(ctx, p.conn, lockTimeout, stmts...)
+		if isMissing(err) {
+			if err = p.store.makeTables(ctx, p.conn); err == nil {
+				results, err = p.store.poolBounded(ctx, p.conn, lockTimeout, stmts...)
+			}
+		}
 		if isTransient(err) {
 			closeConn(p.conn)
 		}

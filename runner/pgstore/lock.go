@@ -17,7 +17,8 @@ import (
 // need; the keepalive numbers make the server free the lock of a silent holder
 // between LeaseFreedAfter and LeaseFreedBy: tcp_user_timeout where an answer is
 // on its way, keepalives where none is (PostgreSQL manual, "Connection
-// Settings"; tcp(7)). Parameters: key, process id, freed in ms, lock timeout.
+// Settings"; tcp(7)). Parameters: key, process id, freed in ms, lock timeout. A
+// pooler's process id is 32 random bits, and may not be an integer to the server.
 const takeDirect = `select
 	case when d.direct then set_config('statement_timeout', '0', false) end,
 	case when d.direct then set_config('lock_timeout', $4, false) end,
@@ -36,7 +37,7 @@ const takeDirect = `select
 	d.direct, pg_is_in_recovery(), version(), current_setting('server_version_num'),
 	case when d.direct and not pg_is_in_recovery() then pg_try_advisory_lock($1::bigint) end,
 	(extract(epoch from clock_timestamp()) * 1000000)::bigint
-from (select pg_backend_pid() = $2::int as direct) d`
+from (select pg_backend_pid() = $2::bigint as direct) d`
 
 // Columns of takeDirect's answer, from where the settings end.
 const (
@@ -81,7 +82,7 @@ func (s *Store) TryLock(ctx context.Context, id runner.LockID) (held runner.Held
 func (s *Store) tryLock(ctx context.Context, c conn, id runner.LockID) (runner.HeldLock, error) {
 	sent := time.Now()
 	results, err := pipeline(ctx, c, statement{takeDirect, []any{
-		id.Key, int(c.PID()), formatKey(s.timing.freed.Milliseconds()), formatKey(runner.ClaimPatience.Milliseconds()),
+		id.Key, int64(c.PID()), formatKey(s.timing.freed.Milliseconds()), formatKey(runner.ClaimPatience.Milliseconds()),
 	}})
 	if err != nil {
 		return nil, err
