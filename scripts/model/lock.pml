@@ -88,12 +88,11 @@
 #define OFF    0 /* no run */
 #define TAKING 1 /* the server has given it the lock; the answer is on its way */
 #define BEGINS 2 /* has asked for the run to be recorded */
-#define CHECKS 3 /* recorded; asks whether it still has the lock (POOLER) */
-#define WAITS  4 /* for a predecessor's job to be surely paused */
-#define RUNS   5 /* the job is started; it may be paused by the guard */
-#define LOST   6 /* the job is paused; tries to take the lock again */
-#define ASKS   7 /* has it again and has asked whether anybody ran in between */
-#define ORPHAN 8 /* oncectl was killed, the guard lives */
+#define WAITS  3 /* for a predecessor's job to be surely paused */
+#define RUNS   4 /* the job is started; it may be paused by the guard */
+#define LOST   5 /* the job is paused; tries to take the lock again */
+#define ASKS   6 /* has it again and has asked whether anybody ran in between */
+#define ORPHAN 7 /* oncectl was killed, the guard lives */
 byte st[SLOTS];
 
 /* states of a job */
@@ -141,8 +140,8 @@ byte quiet[SLOTS]; /* ticks of silence that the guard still allows, plus LATE */
 #endif
 
 /* what the server knows */
-#define NONE   SLOTS
-#define ZOMBIE (SLOTS + 1) /* a session whose client went without a word */
+#define NONE      SLOTS
+#define ZOMBIE(h) (SLOTS + 1 + h) /* a session of h whose client went without a word */
 byte holder = NONE; /* the slot whose session has the lock */
 byte age;           /* ticks since the holder's last packet */
 byte fence = NONE;  /* the slot of the latest recorded run */
@@ -152,11 +151,28 @@ byte notBefore;     /* beside the fence: ticks until a job may start at all */
 
 byte live; /* number of unpaused jobs: to be 0 or 1 */
 
+/* What must be reachable, lest the model be empty: -DREACH=n makes it an error. */
+#define STARTED 1 /* a job starts */
+#define CLAIMED 2 /* a claim commits */
+#define RETAKEN 3 /* a lost lock is had again, with nobody in between */
+#define ENDED   4 /* a paused job is ended */
+#define GUARDED 5 /* a guard kills the job of a killed oncectl */
+#define WAITED  6 /* a job starts after its predecessor's was waited for */
+#ifdef REACH
+inline reached(n) { assert(n != REACH) }
+#else
+inline reached(n) { skip }
+#endif
+
+#ifdef ONLY_CLAIMS
+inline goLive(h) { live++; job[h] = LIVE; heard(h) }
+#else
 inline goLive(h) { assert(live == 0); live++; job[h] = LIVE; heard(h) }
+#endif
 inline pause(h)  { if :: job[h] == LIVE -> live--; job[h] = PAUSED :: else fi }
 inline kill(h)   { if :: job[h] == LIVE -> live-- :: else fi; job[h] = NOJOB }
 
-inline commit(h) { assert(fence == h) }
+inline commit(h) { assert(fence == h); reached(CLAIMED) }
 
 #ifdef GUARD_COUNTS_SILENCE
 inline heard(h) { quiet[h] = FULL }
@@ -169,7 +185,7 @@ inline forget(h) { ans[h] = NOANS; lease[h] = 0; left[h] = 0; wt[h] = 0; go[h] =
 /* hangUp closes the lock's connection. A silent link keeps that from the server. */
 inline hangUp(h) {
 	if
-	:: holder == h && silent[h] -> holder = ZOMBIE; age = 0
+	:: holder == h && silent[h] -> holder = ZOMBIE(h); age = 0
 	:: holder == h && !silent[h] -> holder = NONE; age = 0
 	:: else
 	fi;
@@ -200,9 +216,22 @@ inline answered(h) {
 /* finish records the end of a run, if it can. Its job is dead by then. */
 inline finish(h) {
 	if
-	:: fence == h && begin[h] == 0 && !silent[h] -> unfinished = 0; restarted = 0
+	:: fence == h && begin[h] != 1 && !silent[h] -> unfinished = 0; restarted = 0
 	:: else
 	fi
+}
+
+/* ends: what was asked of the second connection no longer matters, but for the
+ * record of a run, which may still be on its way. */
+inline ends(h) {
+	finish(h);
+#ifdef POOLER
+	if
+	:: begin[h] > 1 -> begin[h] = 0
+	:: else
+	fi;
+#endif
+	over(h)
 }
 
 /*
@@ -210,11 +239,15 @@ inline finish(h) {
  * long it has to wait. What a predecessor still had to wait is inherited: it may
  * have died, or finished, before its wait for its own predecessor was over.
  *
- * gone: on the host of h no process of the run that owns the fence is left. Then
- * there is nothing to wait for, as its guard held the lock until the job was dead.
+ * gone: on the host of h no process of the run that owns the fence is left, its
+ * guard included. Then there is nothing to wait for.
  */
-#define gone(h) (fence == h || \
-	(host(fence) == host(h) && (st[fence] <= TAKING || st[fence] == ORPHAN || begin[fence] == 1)))
+#ifdef GONE_BEFORE_GUARD
+#define gone(h) (fence == h || (host(fence) == host(h) && \
+	(st[fence] <= TAKING || st[fence] == ORPHAN || begin[fence] == 1)))
+#else
+#define gone(h) (fence == h || (host(fence) == host(h) && (st[fence] <= TAKING || begin[fence] == 1)))
+#endif
 inline record(h) {
 	if
 	:: !unfinished -> wt[h] = 0
@@ -243,6 +276,38 @@ inline record(h) {
 #define in(h, s)    (acts(h) && st[h] == s)
 #define arrived(h)  (ans[h] == YES && !silent[h])
 #define lockGone(h) (conn[h] >= CUT || expired(h))
+#ifdef POOLER /* the second connection leaves the lock's own free for heartbeats */
+#define beats(h)    (in(h, BEGINS) || in(h, WAITS) || in(h, RUNS) || in(h, ASKS))
+#else
+#define beats(h)    (in(h, WAITS) || in(h, RUNS))
+#endif
+
+#ifdef NO_FENCE
+#define fenced(h) false
+#else
+#define fenced(h) (fence != h)
+#endif
+
+/* loses: the job is paused. A connection that is merely silent is kept. */
+inline loses(h) {
+	pause(h);
+	if
+	:: conn[h] >= CUT -> hangUp(h)
+	:: else -> forget(h)
+	fi;
+#ifdef POOLER
+	begin[h] = 0;
+#endif
+	st[h] = LOST
+}
+
+inline goesOn(h) {
+#ifdef POOLER
+	begin[h] = 0;
+#endif
+	reached(RETAKEN);
+	st[h] = RUNS
+}
 
 proctype oncectl(byte h) {
 	do
@@ -260,18 +325,11 @@ proctype oncectl(byte h) {
 		answered(h); st[h] = BEGINS; request(h); record(h) }
 #endif
 
-	/* Recorded: the run owns the fence. By a second connection that may have
-	   happened when the lock was long lost and another run had begun. An answer
-	   on the lock's own connection, asked for after that, proves that it was not. */
+	/* Recorded: the run owns the fence. */
 #ifndef POOLER
 	:: d_step { in(h, BEGINS) && arrived(h) -> answered(h); st[h] = WAITS }
 #else
-#ifdef NO_RECHECK
 	:: d_step { in(h, BEGINS) && begin[h] == 2 && !silent[h] -> begin[h] = 0; st[h] = WAITS }
-#else
-	:: d_step { in(h, BEGINS) && begin[h] == 2 && connected(h) -> begin[h] = 0; st[h] = CHECKS; request(h) }
-	:: d_step { in(h, CHECKS) && arrived(h) -> answered(h); st[h] = WAITS }
-#endif
 #endif
 
 	/* The wait is over: start the job. The order to the guard says until when
@@ -283,13 +341,13 @@ proctype oncectl(byte h) {
 #ifndef NO_EXPIRY
 		:: expired(h) -> skip
 #endif
-		:: else -> goLive(h); st[h] = RUNS
+		:: else -> goLive(h); st[h] = RUNS; reached(STARTED)
 		fi }
 
 	/* heartbeats */
-	:: d_step { (in(h, WAITS) || in(h, RUNS)) && connected(h) && ans[h] == NOANS && lease[h] <= FULL - HEARTBEAT ->
+	:: d_step { beats(h) && connected(h) && ans[h] == NOANS && lease[h] <= FULL - HEARTBEAT ->
 		request(h) }
-	:: d_step { (in(h, WAITS) || in(h, RUNS)) && arrived(h) -> answered(h) }
+	:: d_step { beats(h) && arrived(h) -> answered(h) }
 
 	/* The guard had paused the job of a stopped oncectl, which goes on now; or
 	   the lock was had again. A heartbeat was answered since: continue. */
@@ -305,29 +363,38 @@ proctype oncectl(byte h) {
 
 	/* The lock is lost: its connection is closed, or the deadline has passed.
 	   Before the job has begun that ends the run. */
-	:: d_step { acts(h) && st[h] >= BEGINS && st[h] <= WAITS && lockGone(h) -> finish(h); over(h) }
-	:: d_step { in(h, RUNS) && job[h] != NOJOB && lockGone(h) -> pause(h); hangUp(h); st[h] = LOST }
+	:: d_step { acts(h) && st[h] >= BEGINS && st[h] <= WAITS && lockGone(h) -> ends(h) }
+	:: d_step { in(h, RUNS) && job[h] != NOJOB && lockGone(h) -> loses(h) }
 
-	/* Take it again, and ask whether anybody ran in between. */
+	/* Find the old connection alive and the lock still there, or give it up and
+	   take the lock anew. */
+	:: d_step { in(h, LOST) && connected(h) && ans[h] == NOANS -> request(h) }
+	:: d_step { in(h, LOST) && conn[h] != NOCONN && !(connected(h) && ans[h] == YES) -> hangUp(h) }
 	:: d_step { in(h, LOST) && conn[h] == NOCONN && !silent[h] && holder == NONE ->
 		conn[h] = OPEN; holder = h; request(h) }
+
+	/* It has the lock. Did anybody run in between? */
+#ifndef POOLER
 	:: d_step { in(h, LOST) && arrived(h) && connected(h) ->
 		answered(h); st[h] = ASKS; request(h);
 		if
-#ifndef NO_FENCE
-		:: fence != h -> ans[h] = NO
-#endif
+		:: fenced(h) -> ans[h] = NO
 		:: else
 		fi }
-	:: d_step { in(h, ASKS) && arrived(h) -> answered(h); st[h] = RUNS }
-	:: d_step { in(h, ASKS) && lockGone(h) -> hangUp(h); st[h] = LOST }
+	:: d_step { in(h, ASKS) && arrived(h) -> answered(h); goesOn(h) }
+#else
+	:: d_step { in(h, LOST) && arrived(h) -> answered(h); st[h] = ASKS }
+	:: d_step { in(h, ASKS) && begin[h] == 0 && !silent[h] -> begin[h] = (fenced(h) -> 3 : 2) }
+	:: d_step { in(h, ASKS) && begin[h] == 2 && !silent[h] -> goesOn(h) }
+#endif
+	:: d_step { in(h, ASKS) && lockGone(h) -> loses(h) }
 	/* somebody ran, or the grace is over, or a signal */
-	:: d_step { (in(h, LOST) || in(h, ASKS)) -> kill(h); finish(h); over(h) }
+	:: d_step { (in(h, LOST) || in(h, ASKS)) -> reached(ENDED); kill(h); ends(h) }
 
 	/* no answer, or a signal before the job has begun */
-	:: d_step { acts(h) && st[h] <= WAITS -> finish(h); over(h) }
+	:: d_step { acts(h) && st[h] <= WAITS -> ends(h) }
 	/* the job has ended: record it, then release */
-	:: d_step { acts(h) && st[h] >= RUNS && job[h] == NOJOB -> finish(h); over(h) }
+	:: d_step { acts(h) && st[h] >= RUNS && job[h] == NOJOB -> ends(h) }
 	od
 }
 
@@ -347,7 +414,7 @@ proctype guard(byte h) {
 	:: d_step { st[h] == ORPHAN && job[h] == NOJOB -> over(h) }
 #else
 	/* oncectl is gone: the job is killed first, then the descriptor goes */
-	:: d_step { st[h] == ORPHAN -> kill(h); over(h) }
+	:: d_step { st[h] == ORPHAN -> reached(GUARDED); kill(h); over(h) }
 #endif
 	od
 }
@@ -368,13 +435,19 @@ proctype jobs(byte h) {
 /* secondConnection(h) brings what travels beside the lock, however late. */
 proctype secondConnection(byte h) {
 	do
+	/* It takes the fence's row first and then looks whether its own session still
+	   has the lock, so that whoever has the lock next is recorded after it. */
+#ifdef LATE_BEGIN
 	:: d_step { begin[h] == 1 ->
+#else
+	:: d_step { begin[h] == 1 && (holder == h || holder == ZOMBIE(h)) ->
+#endif
 		record(h);
 		if
 		:: st[h] == BEGINS -> begin[h] = 2
-		:: else -> begin[h] = 0; wt[h] = 0 /* nobody waits for it any more */
+		:: else -> begin[h] = 0; wt[h] = 0 /* nobody waits for the answer any more */
 		fi }
-	:: d_step { begin[h] != 0 && st[h] != BEGINS -> begin[h] = 0 } /* lost */
+	:: d_step { begin[h] == 1 && st[h] != BEGINS -> begin[h] = 0 } /* refused, or lost */
 #ifdef LOOK_AT_LOCKS
 	:: d_step { cl[h] == 1 && holder == h -> cl[h] = 2 }
 	:: d_step { cl[h] == 2 -> commit(h); cl[h] = 0 }
@@ -444,7 +517,7 @@ inline unplug() {
 proctype server() {
 	do
 	/* the lock of a silent holder is freed */
-	:: d_step { holder != NONE && (holder == ZOMBIE || age >= FREED_AFTER) -> unplug() }
+	:: d_step { holder != NONE && (holder > NONE || age >= FREED_AFTER) -> unplug() }
 	/* a restart */
 	:: d_step { holder != NONE && mayRestart -> unplug(); restarted = unfinished }
 	od
@@ -478,6 +551,10 @@ proctype server() {
 
 inline passes(h) {
 	down(lease[h]); down(left[h]); down(wt[h]);
+	if
+	:: expired(h) && job[h] != LIVE -> lease[h] = 0 /* one state fewer */
+	:: else
+	fi;
 #ifdef GUARD_COUNTS_SILENCE
 	if
 	:: frozen[h] -> down(quiet[h])
