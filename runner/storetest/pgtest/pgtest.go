@@ -236,10 +236,11 @@ func unprivileged(t testing.TB) string {
 	return ""
 }
 
-// tempDir is a short path, for Unix sockets in it.
+// tempDir is a short path, for Unix sockets in it. It is in the folder that
+// scripts/test, where it runs us, searches for servers of a test that was killed.
 func tempDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pgt")
+	dir, err := os.MkdirTemp(os.Getenv("ONCECTL_TEST_DIR"), "pgt")
 	if err != nil {
 		t.Fatal(err)
 	}
