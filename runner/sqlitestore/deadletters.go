@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -55,7 +56,7 @@ func queryLetters(ctx context.Context, db *sql.DB, filter runner.DeadLetterFilte
 	return db.QueryContext(ctx, selectLetters+`null from failed_jobs
 		where (?4 or resolved_at is null) and (?1 = '' or kind = ?1) and (?2 = '' or name = ?2)
 		and (?3 is null or failed_at >= `+later("?3")+`) and (not ?5 or retry_at <= `+now+`)
-		order by id`, string(filter.Kind), filter.Name, since, filter.All, filter.Due)
+		order by id`, string(filter.Kind), runner.KeptText(filter.Name), since, filter.All, filter.Due)
 }
 
 // scanner is a row.
@@ -97,7 +98,7 @@ func (s *Store) Resolve(ctx context.Context, id int64, resolution string) (bool,
 			return err
 		}
 		res, err := tx.ExecContext(ctx, `update failed_jobs set resolved_at = `+now+`, resolution = ?2
-			where id = ?1 and resolved_at is null`, id, resolution)
+			where id = ?1 and resolved_at is null`, id, runner.KeptText(resolution))
 		if err != nil {
 			return err
 		}
@@ -121,25 +122,61 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 	if err != nil || !some {
 		return 0, err
 	}
-	var n int64
+	var n int
 	err = s.write(ctx, "recording sends that were never finished", func(tx *sql.Tx) error {
-		// One writer at a time: both statements see the same rows, but for the
-		// clock, which the second one must not ask again.
-		res, err := tx.ExecContext(ctx, `insert into failed_jobs (kind, name, event_id, payload_hash, last_error, attempts, certainty)
-			select 'send', target, event_id, payload_hash,
-				'its sender (' || coalesce(owner, 'unknown') || ') ended before it could record what became of it', 1, 'in_doubt'
-			from processed_events where `+dead)
+		doubtful, err := texts(tx.QueryContext(ctx, `update processed_events set outcome = 'in_doubt', finished_at = `+now+`
+			where `+dead+` returning event_id`))
 		if err != nil {
 			return err
 		}
-		if n, err = res.RowsAffected(); err != nil || n == 0 {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `update processed_events set outcome = 'in_doubt', finished_at = `+now+`
-			where outcome is null and target is not null and event_id in (
-				select event_id from failed_jobs where resolved_at is null and kind = 'send' and certainty = 'in_doubt')
-			and `+dead)
-		return err
+		n = len(doubtful)
+		return sweptLetters(ctx, tx, doubtful)
 	})
-	return int(n), err
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// texts reads a column and closes rows.
+func texts(rows *sql.Rows, err error) ([]string, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := []string{}
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, rows.Err()
+}
+
+// sweptLetters makes the dead letters of sends whose sender died. They take the
+// place of those that the events had; of the latest with the same payload each
+// keeps what a sweep cannot know.
+func sweptLetters(ctx context.Context, tx *sql.Tx, ids []string) error {
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return err
+	}
+	var latest int64
+	if err := tx.QueryRowContext(ctx, "select coalesce(max(id), 0) from failed_jobs").Scan(&latest); err != nil {
+		return err
+	}
+	const before = ` from failed_jobs l where l.event_id = e.event_id and l.payload_hash = e.payload_hash
+		and l.resolved_at is null and l.kind = 'send' order by l.id desc limit 1)`
+	_, err = tx.ExecContext(ctx, `insert into failed_jobs (kind, name, event_id, payload_hash, payload, request, last_error, attempts, certainty)
+		select 'send', target, event_id, payload_hash, (select l.payload`+before+`, (select l.request`+before+`,
+			'its sender (' || coalesce(owner, 'unknown') || ') ended before it could record what became of it', 1, 'in_doubt'
+		from processed_events e where event_id in (select value from json_each(?1)) order by event_id`, string(list))
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `update failed_jobs set resolved_at = `+now+`, resolution = 'tried again'
+		where event_id in (select value from json_each(?1)) and id <= ?2 and resolved_at is null and kind in ('send', 'claim')`, string(list), latest)
+	return err
 }

@@ -53,6 +53,8 @@ func Run(t *testing.T, h Harness) {
 		{"Settle", testSettle},
 		{"GiveBack", testGiveBack},
 		{"Turn", testTurn},
+		{"Sweep", testSweep},
+		{"DeadLetters", testDeadLetters},
 		{"Expiry", testExpiry},
 		{"Read", testRead},
 		{"IDs", testIDs},
