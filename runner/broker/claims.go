@@ -16,7 +16,7 @@ import (
 
 func (s *Server) claim(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var b claimBody
-	if err := parse(w, r, maxBody, &b); err != nil {
+	if err := s.parse(w, r, maxBody, &b); err != nil {
 		return 0, nil, err
 	}
 	var answer claimAnswer
@@ -45,7 +45,7 @@ func (s *Server) claimOne(id runner.EventID) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) (int, any, error) {
 		b, err := claimOfQuery(r.URL.RawQuery)
 		if err == nil {
-			err = noBody(w, r)
+			err = s.noBody(w, r)
 		}
 		if err != nil {
 			return 0, nil, err
@@ -95,17 +95,17 @@ func claimOfQuery(query string) (b claimBody, err error) {
 }
 
 // noBody reads r to its end, so that the death of its caller is noticed.
-func noBody(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r, maxBody)
+func (s *Server) noBody(w http.ResponseWriter, r *http.Request) error {
+	body, err := s.readBody(w, r, maxBody)
 	if err == nil && len(body) > 0 {
 		err = fmt.Errorf("%w: the id is in the path, so that there is no place for a body", runner.ErrInvalid)
 	}
 	return err
 }
 
-// ids reads a body of ids, of which the fields in fields may be there.
-func parseIDs(w http.ResponseWriter, r *http.Request, allow idsBody) (b idsBody, err error) {
-	if err := parse(w, r, maxBody, &b); err != nil {
+// parseIDs reads a body of ids, of which the fields that allow has may be there.
+func (s *Server) parseIDs(w http.ResponseWriter, r *http.Request, allow idsBody) (b idsBody, err error) {
+	if err := s.parse(w, r, maxBody, &b); err != nil {
 		return b, err
 	}
 	switch {
@@ -123,7 +123,7 @@ func parseIDs(w http.ResponseWriter, r *http.Request, allow idsBody) (b idsBody,
 }
 
 func (s *Server) finish(w http.ResponseWriter, r *http.Request) (int, any, error) {
-	b, err := parseIDs(w, r, idsBody{Token: "may", Outcome: "may"})
+	b, err := s.parseIDs(w, r, idsBody{Token: "may", Outcome: "may"})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -139,7 +139,7 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request) (int, any, error
 
 func (s *Server) settle(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var b settleBody
-	if err := parse(w, r, maxSettle, &b); err != nil {
+	if err := s.parse(w, r, maxSettle, &b); err != nil {
 		return 0, nil, err
 	}
 	return s.record(r, b)
@@ -159,7 +159,7 @@ func (s *Server) record(r *http.Request, b settleBody) (int, any, error) {
 }
 
 func (s *Server) release(w http.ResponseWriter, r *http.Request) (int, any, error) {
-	b, err := parseIDs(w, r, idsBody{Token: "may"})
+	b, err := s.parseIDs(w, r, idsBody{Token: "may"})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -177,7 +177,7 @@ func (s *Server) giveBack(r *http.Request, b idsBody) (answers []runner.SettleAn
 
 func (s *Server) finishOne(id runner.EventID) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) (int, any, error) {
-		if err := noBody(w, r); err != nil {
+		if err := s.noBody(w, r); err != nil {
 			return 0, nil, err
 		}
 		status, answer, err := s.record(r, settleBody{Settlements: []settlement{{ID: id, Outcome: runner.Delivered}}})
@@ -196,7 +196,7 @@ func (s *Server) finishOne(id runner.EventID) endpoint {
 
 func (s *Server) releaseOne(id runner.EventID) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) (int, any, error) {
-		if err := noBody(w, r); err != nil {
+		if err := s.noBody(w, r); err != nil {
 			return 0, nil, err
 		}
 		answers, err := s.giveBack(r, idsBody{IDs: []runner.EventID{id}})
@@ -216,7 +216,7 @@ func (s *Server) releaseOne(id runner.EventID) endpoint {
 }
 
 func (s *Server) renew(w http.ResponseWriter, r *http.Request) (int, any, error) {
-	b, err := parseIDs(w, r, idsBody{Token: "must", Expires: 1})
+	b, err := s.parseIDs(w, r, idsBody{Token: "must", Expires: 1})
 	switch {
 	case err != nil:
 		return 0, nil, err
@@ -242,7 +242,7 @@ type looker interface {
 }
 
 func (s *Server) lookup(w http.ResponseWriter, r *http.Request) (int, any, error) {
-	b, err := parseIDs(w, r, idsBody{})
+	b, err := s.parseIDs(w, r, idsBody{})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -263,7 +263,7 @@ func (s *Server) lookup(w http.ResponseWriter, r *http.Request) (int, any, error
 
 func (s *Server) turn(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var b turnBody
-	if err := parse(w, r, maxSettle, &b); err != nil {
+	if err := s.parse(w, r, maxSettle, &b); err != nil {
 		return 0, nil, err
 	}
 	if b.Claim.Token == "" {
@@ -301,7 +301,7 @@ func (s *Server) turnOver(c runner.Claimer, settle runner.SettleRequest, claim r
 }
 
 func (s *Server) run(w http.ResponseWriter, r *http.Request) (int, any, error) {
-	if err := noBody(w, r); err != nil {
+	if err := s.noBody(w, r); err != nil {
 		return 0, nil, err
 	}
 	var answer runAnswer

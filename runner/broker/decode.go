@@ -2,12 +2,14 @@ package broker
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/oncectl/oncectl/runner"
@@ -21,8 +23,9 @@ const (
 	maxSettle = 64 << 20
 )
 
-// readBody reads r's body to its end, up to limit bytes.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// readBody reads r's body to its end, up to limit bytes. Close does not wait for
+// a body that does not come.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", errTooLarge, r.ContentLength, limit)
 	}
@@ -30,9 +33,12 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	if r.ContentLength > 0 {
 		buf.Grow(int(r.ContentLength) + bytes.MinRead)
 	}
+	stop := context.AfterFunc(s.closing, func() { _ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) })
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
 	var large *http.MaxBytesError
 	switch {
+	case !stop():
+		return nil, errGone
 	case errors.As(err, &large):
 		return nil, fmt.Errorf("%w: the limit is %d bytes", errTooLarge, limit)
 	case err != nil:

@@ -132,8 +132,8 @@ func (s *Server) call(r *http.Request, work func(pass) error) error {
 }
 
 // parse reads r's body into v.
-func parse(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
-	body, err := readBody(w, r, limit)
+func (s *Server) parse(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
+	body, err := s.readBody(w, r, limit)
 	if err != nil {
 		return err
 	}

@@ -26,8 +26,12 @@ type Options struct {
 }
 
 // closeGrace bounds how long Close waits for what is being claimed: a claim
-// gives up after ClaimPatience, and then has its answer to bring.
-const closeGrace = runner.ClaimPatience + 2*time.Second
+// gives up after ClaimPatience, and then has its answer to bring. answerGrace
+// is how long it then waits for answers that nobody reads.
+const (
+	closeGrace  = runner.ClaimPatience + 2*time.Second
+	answerGrace = time.Second
+)
 
 // Server is the broker of one run: a runner.GatedBroker. Requests wait until
 // the first Serve.
@@ -37,6 +41,7 @@ type Server struct {
 	gate   *gate
 	slots  *slots
 	done   chan struct{} // closed once the listener is
+	grace  time.Duration // closeGrace
 
 	// closing ends the waiting; working ends the requests at work, later.
 	closing, working         context.Context
@@ -59,7 +64,7 @@ func Listen(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{folder: folder, gate: newGate(), slots: newSlots(o.SendGate), done: make(chan struct{})}
+	s := &Server{folder: folder, gate: newGate(), slots: newSlots(o.SendGate), done: make(chan struct{}), grace: closeGrace}
 	s.closing, s.beginClosing = context.WithCancelCause(context.Background())
 	s.working, s.endWorking = context.WithCancelCause(context.Background())
 	// No time limits: who connects is this user, and a stopped job is no fault.
@@ -115,8 +120,10 @@ func (s *Server) Close() error {
 	removeErr := os.RemoveAll(s.folder)
 	s.gate.refuse(errGone)
 	s.beginClosing(errGone)
-	grace := time.AfterFunc(closeGrace, func() { s.endWorking(errGone) })
+	grace := time.AfterFunc(s.grace, func() { s.endWorking(errGone) })
 	defer grace.Stop()
+	cut := time.AfterFunc(s.grace+answerGrace, func() { _ = s.http.Close() })
+	defer cut.Stop()
 	s.requests.Wait()
 	s.endWorking(errGone)
 	closeErr := s.http.Close()

@@ -56,7 +56,7 @@ func (t *slots) give(id string, f runner.Feedback) (delivered uint64, ok bool) {
 // given only under the lock: a paused run must not begin to send.
 func (s *Server) slot(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var b slotBody
-	if err := parse(w, r, maxBody, &b); err != nil {
+	if err := s.parse(w, r, maxBody, &b); err != nil {
 		return 0, nil, err
 	}
 	patience, err := b.patience()
@@ -118,7 +118,7 @@ func writeLine(w http.ResponseWriter, v any) bool {
 func (s *Server) slotDone(id string) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) (int, any, error) {
 		var b feedbackBody
-		if err := parse(w, r, maxBody, &b); err != nil {
+		if err := s.parse(w, r, maxBody, &b); err != nil {
 			return 0, nil, err
 		}
 		f, err := b.feedback()
