@@ -26,7 +26,7 @@ func TestRun_WhenTheNetworkDropsPackets_TheJobIsPausedBeforeTheRivalsBegins(t *t
 		"pooled": {place: placeAt(t, pooler, "public")},
 	}
 	for lock, s := range silent {
-		c := s.command("run", "--lock", lock, "--lock-grace", "5m", "-v", "--", "sh", "-c", "echo $$ >pids; echo up; while :; do sleep 0.05; done")
+		c := s.command("run", "--lock", lock, "--lock-grace", "5m", "-v", "--", "sh", "-c", ticking)
 		n.enter(c, s.place)
 		s.holder = s.startCommand(c)
 		s.holder.says("up")

@@ -32,8 +32,8 @@ type held struct {
 }
 
 // newDirect is a lock on a session of its own.
-func (s *Store) newDirect(c conn, id runner.LockID, takenAt, sent time.Time) *held {
-	l := newLease(c, s.timing, int64(c.PID()), sent)
+func (s *Store) newDirect(c conn, id runner.LockID, up int64, takenAt, sent time.Time) *held {
+	l := newLease(c, s.timing, int64(c.PID()), sent, s.looker(id.Key, int64(c.PID()), up))
 	return &held{
 		store: s, id: id, takenAt: takenAt, lease: l,
 		release: statement{"select pg_advisory_unlock($1::bigint)", []any{id.Key}},
@@ -43,10 +43,35 @@ func (s *Store) newDirect(c conn, id runner.LockID, takenAt, sent time.Time) *he
 
 // newPooled is a lock on a transaction behind a pooler.
 func (s *Store) newPooled(c, second conn, id runner.LockID, backend int64, takenAt, sent time.Time) *held {
-	p := &pooled{store: s, conn: second}
+	l := newLease(c, s.timing, backend, sent)
+	p := &pooled{store: s, lease: l, conn: second}
 	return &held{
-		store: s, id: id, takenAt: takenAt, lease: newLease(c, s.timing, backend, sent),
+		store: s, id: id, takenAt: takenAt, lease: l,
 		release: statement{sql: "rollback"}, claims: p, close: p.close,
+	}
+}
+
+// stillHeld tells whether a server process has a lock, and whether the server is
+// the one that gave it. Parameters: process id, key, since when it is up.
+const stillHeld = `select exists (
+	select from pg_catalog.pg_locks where locktype = 'advisory' and granted and pid = $1::int
+	and objsubid = 1 and (classid::bigint << 32 | objid::bigint) = $2::bigint
+) and ` + upSince + ` = $3::bigint`
+
+// looker returns a function that asks, on a connection of its own, whether the
+// lock is held.
+func (s *Store) looker(key, backend, up int64) func(context.Context) error {
+	return func(ctx context.Context) error {
+		c, err := s.connect(ctx)
+		if err != nil {
+			return err
+		}
+		defer closeConn(c)
+		results, err := transact(ctx, c, 0, statement{stillHeld, []any{backend, key, up}})
+		if err == nil && !results[0][0].bool(0) {
+			err = runner.ErrLockLost
+		}
+		return err
 	}
 }
 
@@ -65,6 +90,7 @@ func (d direct) exec(ctx context.Context, _ time.Duration, stmts ...statement) (
 // pooled runs statements on the second connection behind a pooler.
 type pooled struct {
 	store *Store
+	lease *lease // of the first
 	mu    sync.Mutex
 	conn  conn
 }
@@ -72,6 +98,14 @@ type pooled struct {
 func (p *pooled) exec(ctx context.Context, lockTimeout time.Duration, stmts ...statement) (results [][]row, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	sent := time.Now()
+	defer func() {
+		// Where a heartbeat since then had no answer either, the pool is not to
+		// blame, and the lock is about to be lost: the request waits for that.
+		if noAnswer(err) && time.Since(sent) > p.store.timing.beat && !p.lease.heardSince(sent) {
+			err = fmt.Errorf("%w: %w", runner.ErrLockLost, err)
+		}
+	}()
 	err = p.store.retry(ctx, func(ctx context.Context) error {
 		if p.conn.IsClosed() {
 			c, err := p.store.connect(ctx)
@@ -92,6 +126,11 @@ func (p *pooled) exec(ctx context.Context, lockTimeout time.Duration, stmts ...s
 		return err
 	})
 	return results, err
+}
+
+// noAnswer reports an error that a silent network may have made.
+func noAnswer(err error) bool {
+	return errors.Is(err, errPool) || errors.Is(err, runner.ErrUnavailable)
 }
 
 func (p *pooled) close() {

@@ -21,6 +21,9 @@ type lease struct {
 	timing timing
 	// backend is the server process that must answer; 0: not looked at.
 	backend int64
+	// look asks by another connection whether the lock is held, while a query
+	// is in flight on this one; nil where only heartbeats are.
+	look func(context.Context) error
 
 	ops  chan func(context.Context)
 	life context.Context
@@ -34,13 +37,14 @@ type lease struct {
 	mu       sync.Mutex
 	lost     chan struct{}
 	isLost   bool
+	heard    time.Time // when the last answered statement was sent
 	deadline *time.Timer
 }
 
 // newLease starts a lease whose last answered statement was sent at sent.
-func newLease(c conn, t timing, backend int64, sent time.Time) *lease {
+func newLease(c conn, t timing, backend int64, sent time.Time, look func(context.Context) error) *lease {
 	l := &lease{
-		conn: c, timing: t, backend: backend,
+		conn: c, timing: t, backend: backend, look: look,
 		ops: make(chan func(context.Context)), done: make(chan struct{}), lost: make(chan struct{}),
 	}
 	l.life, l.end = context.WithCancel(context.Background())
@@ -71,9 +75,17 @@ func (l *lease) lostNow() (<-chan struct{}, bool) {
 func (l *lease) answered(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.heard = sent
 	if !l.isLost {
 		l.deadline.Reset(time.Until(sent.Add(l.timing.deadline)))
 	}
+}
+
+// heardSince reports whether a statement sent after t has had its answer.
+func (l *lease) heardSince(t time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.heard.Before(t)
 }
 
 // regain ends a loss if the connection answers, with the same server process
@@ -208,8 +220,10 @@ func (l *lease) enqueue(ctx context.Context, f func(context.Context) error) erro
 		// connection, and with it the lock.
 		bounded, cancel := context.WithTimeout(life, l.timing.cut)
 		defer cancel()
+		stop := l.lookAfter(bounded)
 		sent := time.Now()
 		err := f(bounded)
+		stop()
 		if err == nil || sqlState(err) != "" && !l.conn.IsClosed() {
 			l.answered(sent)
 		}
@@ -228,6 +242,35 @@ func (l *lease) enqueue(ctx context.Context, f func(context.Context) error) erro
 		return fmt.Errorf("%w: %w", runner.ErrLockLost, err)
 	}
 	return err
+}
+
+// lookAfter makes up for the heartbeats that a query in flight keeps waiting: it
+// may wait for another program's transaction or a slow disk, which is no
+// silence. It returns what ends it.
+func (l *lease) lookAfter(ctx context.Context) (stop func()) {
+	if l.look == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		every := time.NewTicker(l.timing.beat)
+		defer every.Stop()
+		for {
+			select {
+			case <-every.C:
+			case <-ctx.Done():
+				return
+			}
+			if sent := time.Now(); l.look(ctx) == nil {
+				l.answered(sent)
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
 }
 
 // stop ends the goroutine and waits for it. The connection is then the

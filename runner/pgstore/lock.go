@@ -17,10 +17,11 @@ import (
 // need; the keepalive numbers make the server free the lock of a silent holder
 // between LeaseFreedAfter and LeaseFreedBy: tcp_user_timeout where an answer is
 // on its way, keepalives where none is (PostgreSQL manual, "Connection
-// Settings"; tcp(7)). Parameters: key, process id, freed in ms, lock timeout. A
-// pooler's process id is 32 random bits, and may not be an integer to the server.
+// Settings"; tcp(7)). Parameters: key, process id, freed in ms, lock timeout,
+// statement timeout. A pooler's process id is 32 random bits, and may not be an
+// integer to the server.
 const takeDirect = `select
-	case when d.direct then set_config('statement_timeout', '0', false) end,
+	case when d.direct then set_config('statement_timeout', $5, false) end,
 	case when d.direct then set_config('lock_timeout', $4, false) end,
 	case when d.direct then set_config('idle_in_transaction_session_timeout', '0', false) end,
 	case when d.direct then set_config('idle_session_timeout', '0', false) end,
@@ -36,8 +37,16 @@ const takeDirect = `select
 	case when d.direct then set_config('tcp_keepalives_count', '3', false) end,
 	d.direct, pg_is_in_recovery(), version(), current_setting('server_version_num'),
 	case when d.direct and not pg_is_in_recovery() then pg_try_advisory_lock($1::bigint) end,
-	(extract(epoch from clock_timestamp()) * 1000000)::bigint
+	(extract(epoch from clock_timestamp()) * 1000000)::bigint, ` + upSince + `
 from (select pg_backend_pid() = $2::bigint as direct) d`
+
+// upSince tells a server from the one that is there after a restart.
+const upSince = `(extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint`
+
+// claimTimeout ends a claim on the lock's session that waits behind one open
+// transaction after the other, each for less than ClaimPatience: before the
+// connection is given up for its silence, which would lose the lock.
+const claimTimeout = runner.LeaseFreedAfter
 
 // Columns of takeDirect's answer, from where the settings end.
 const (
@@ -47,6 +56,7 @@ const (
 	colVersionNum
 	colLocked
 	colNow
+	colUpSince
 )
 
 // TryLock implements runner.Locker.
@@ -83,6 +93,7 @@ func (s *Store) tryLock(ctx context.Context, c conn, id runner.LockID) (runner.H
 	sent := time.Now()
 	results, err := pipeline(ctx, c, statement{takeDirect, []any{
 		id.Key, int64(c.PID()), formatKey(s.timing.freed.Milliseconds()), formatKey(runner.ClaimPatience.Milliseconds()),
+		formatKey(claimTimeout.Milliseconds()),
 	}})
 	if err != nil {
 		return nil, err
@@ -97,7 +108,7 @@ func (s *Store) tryLock(ctx context.Context, c conn, id runner.LockID) (runner.H
 	case !r.bool(colLocked):
 		return nil, runner.ErrBusy
 	}
-	return s.newDirect(c, id, r.time(colNow), sent), nil
+	return s.newDirect(c, id, r.number(colUpSince), r.time(colNow), sent), nil
 }
 
 // checkServer refuses servers whose locks do not hold, by what they say in the
@@ -173,6 +184,9 @@ func (s *Store) takeThroughPool(ctx context.Context, c, second conn, id runner.L
 	return s.newPooled(c, second, id, r.number(1), r.time(3), sent), nil
 }
 
+// errPool is a wait for a pooler that was too long.
+var errPool = fmt.Errorf("%w: the pooler gave no second server connection", runner.ErrRefused)
+
 // poolBounded runs statements on a second connection behind a pooler. They may
 // have to wait until the pooler has a server connection to give; that wait is
 // bounded, and its end says what is missing.
@@ -181,7 +195,7 @@ func (s *Store) poolBounded(ctx context.Context, c conn, lockTimeout time.Durati
 	defer cancel()
 	results, err := transact(bounded, c, lockTimeout, stmts...)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("%w: the pooler gave no second server connection within %v: each run needs two, so that its pool (default_pool_size, max_db_connections) must have at least twice as many as locks are held through it", runner.ErrRefused, s.timing.pool)
+		return nil, fmt.Errorf("%w within %v: each run needs two, so that its pool (default_pool_size, max_db_connections) must have at least twice as many as locks are held through it", errPool, s.timing.pool)
 	}
 	return results, err
 }
