@@ -26,10 +26,12 @@ const (
 	stateNoTable         = "42P01"
 	stateTooMany         = "53300"
 	stateLockTimeout     = "55P03"
+	stateCanceled        = "57014"
 	stateShutdown        = "57P01"
 	stateCrashShutdown   = "57P02"
 	stateCannotConnect   = "57P03"
 	stateIdleInTx        = "25P03"
+	stateIdleSession     = "57P05"
 	classConnection      = "08"
 	stateTransactionTime = "25P04"
 )
@@ -82,7 +84,7 @@ func isTransient(err error) bool {
 	case "":
 		return !errors.Is(err, context.Canceled)
 	case stateReadOnly, stateSerialization, stateDeadlock, stateTooMany, stateShutdown, stateCrashShutdown,
-		stateCannotConnect, stateIdleInTx, stateTransactionTime:
+		stateCannotConnect, stateIdleInTx, stateIdleSession, stateTransactionTime:
 		return true
 	default:
 		return strings.HasPrefix(state, classConnection)
@@ -114,6 +116,8 @@ func (s *Store) translate(err error) error {
 		return err
 	case state == stateLockTimeout:
 		return fmt.Errorf("%w: another program's open transaction has held it for %v", runner.ErrUndecided, runner.ClaimPatience)
+	case state == stateCanceled:
+		return fmt.Errorf("%w: it took too long, or somebody cancelled it: %s", runner.ErrUndecided, s.describe(err))
 	case state == stateReadOnly:
 		return errStandby
 	case state == stateNoRight:

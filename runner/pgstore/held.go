@@ -43,7 +43,7 @@ func (s *Store) newDirect(c conn, id runner.LockID, up int64, takenAt, sent time
 
 // newPooled is a lock on a transaction behind a pooler.
 func (s *Store) newPooled(c, second conn, id runner.LockID, backend int64, takenAt, sent time.Time) *held {
-	l := newLease(c, s.timing, backend, sent)
+	l := newLease(c, s.timing, backend, sent, nil)
 	p := &pooled{store: s, lease: l, conn: second}
 	return &held{
 		store: s, id: id, takenAt: takenAt, lease: l,
