@@ -229,9 +229,6 @@ func duplicate(pg conn) (int, error) {
 func (h *held) exec(ctx context.Context, lockTimeout time.Duration, stmts ...statement) ([][]row, error) {
 	results, err := h.claims.exec(ctx, lockTimeout, stmts...)
 	if err != nil {
-		if _, ok := h.claims.(direct); ok && h.lease.conn.IsClosed() {
-			return nil, runner.ErrLockLost
-		}
 		return nil, h.store.translate(err)
 	}
 	return results, nil

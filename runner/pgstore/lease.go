@@ -75,6 +75,9 @@ func (l *lease) lostNow() (<-chan struct{}, bool) {
 func (l *lease) answered(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if sent.Before(l.heard) {
+		return // looked after meanwhile
+	}
 	l.heard = sent
 	if !l.isLost {
 		l.deadline.Reset(time.Until(sent.Add(l.timing.deadline)))
@@ -214,6 +217,9 @@ func (l *lease) do(ctx context.Context, f func(context.Context) error) error {
 
 // enqueue is do for a lock that may be lost.
 func (l *lease) enqueue(ctx context.Context, f func(context.Context) error) error {
+	// The connection is the goroutine's: only there can be seen whether it is
+	// closed.
+	var closed bool
 	result := make(chan error, 1)
 	op := func(life context.Context) {
 		// Not the caller's context: to cut a statement short would close the
@@ -224,7 +230,8 @@ func (l *lease) enqueue(ctx context.Context, f func(context.Context) error) erro
 		sent := time.Now()
 		err := f(bounded)
 		stop()
-		if err == nil || sqlState(err) != "" && !l.conn.IsClosed() {
+		closed = l.conn.IsClosed()
+		if err == nil || sqlState(err) != "" && !closed {
 			l.answered(sent)
 		}
 		result <- err
@@ -237,7 +244,7 @@ func (l *lease) enqueue(ctx context.Context, f func(context.Context) error) erro
 		return context.Cause(ctx)
 	}
 	err := <-result
-	if err != nil && l.conn.IsClosed() {
+	if err != nil && closed {
 		l.lose()
 		return fmt.Errorf("%w: %w", runner.ErrLockLost, err)
 	}

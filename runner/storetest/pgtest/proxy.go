@@ -14,7 +14,7 @@ type Proxy struct {
 	target   string
 
 	mu     sync.Mutex
-	conns  map[net.Conn]bool
+	conns  map[net.Conn]bool // false: silent
 	silent bool
 	cut    func(fromServer []byte) bool
 }
@@ -50,6 +50,15 @@ func (p *Proxy) Silence(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent = on
+}
+
+// SilenceOpen is Silence for the connections that there are; new ones pass.
+func (p *Proxy) SilenceOpen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		p.conns[c] = false
+	}
 }
 
 // CutWhen closes a connection instead of passing on the first bytes from the
@@ -95,7 +104,7 @@ func (p *Proxy) copy(to, from net.Conn, fromServer bool) {
 	for {
 		n, err := from.Read(b)
 		if n > 0 {
-			pass, cut := p.decide(b[:n], fromServer)
+			pass, cut := p.decide(from, b[:n], fromServer)
 			if cut {
 				return
 			}
@@ -111,10 +120,10 @@ func (p *Proxy) copy(to, from net.Conn, fromServer bool) {
 	}
 }
 
-func (p *Proxy) decide(b []byte, fromServer bool) (pass, cut bool) {
+func (p *Proxy) decide(from net.Conn, b []byte, fromServer bool) (pass, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.silent {
+	if p.silent || !p.conns[from] {
 		return false, false
 	}
 	if fromServer && p.cut != nil && p.cut(b) {
