@@ -17,6 +17,7 @@ type Store interface {
 	runner.Turner
 	runner.Sweeper
 	runner.DeadLetters
+	runner.Outbox
 }
 
 // Harness makes stores to test.
@@ -59,6 +60,7 @@ func Run(t *testing.T, h Harness) {
 		{"Read", testRead},
 		{"IDs", testIDs},
 		{"Other", testOther},
+		{"Outbox", testOutbox},
 		{"Schema", testSchema},
 		{"Model", testModel},
 	}

@@ -64,14 +64,23 @@ create table if not exists {schema}.outbox (
     payload      jsonb not null,
     created_at   timestamptz not null default now(),
     sent_at      timestamptz,
-    key          text,
+    key          text collate "C",
     attempts     integer not null default 0,
+    doubtful     boolean not null default false, -- some try may have been processed
+    -- With a token: whose the row is until then. Without: when to try again.
     leased_until timestamptz,
+    token        uuid,
     last_error   text,
     failed_at    timestamptz
 );
 create index if not exists outbox_pending
     on {schema}.outbox (id) where sent_at is null and failed_at is null;
+-- The first unsent row of each key, and those without one in order.
+create index if not exists outbox_keys
+    on {schema}.outbox (key, id) where sent_at is null;
+-- Which keys somebody is publishing: few, however many rows wait.
+create index if not exists outbox_leased
+    on {schema}.outbox (key) where leased_until is not null and sent_at is null;
 
 create table if not exists {schema}.runs (
     id           bigserial primary key,

@@ -63,12 +63,21 @@ create table if not exists outbox (
     sent_at      text,
     key          text,
     attempts     integer not null default 0,
+    doubtful     integer not null default 0, -- some try may have been processed
+    -- With a token: whose the row is until then. Without: when to try again.
     leased_until text,
+    token        text,
     last_error   text,
     failed_at    text
 );
 create index if not exists outbox_pending
     on outbox (id) where sent_at is null and failed_at is null;
+-- The first unsent row of each key, and those without one in order.
+create index if not exists outbox_keys
+    on outbox (key, id) where sent_at is null;
+-- Which keys somebody is publishing: few, however many rows wait.
+create index if not exists outbox_leased
+    on outbox (key) where leased_until is not null and sent_at is null;
 
 create table if not exists runs (
     id           integer primary key autoincrement,
