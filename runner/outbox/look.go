@@ -1,0 +1,107 @@
+package outbox
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/oncectl/oncectl/runner"
+)
+
+// look says when and where to look for rows next.
+type look struct {
+	// dirty: there may be rows that can be leased at once.
+	dirty bool
+	// exhausted: the last look was at the whole outbox and found nothing.
+	exhausted bool
+	from      runner.OutboxCursor
+	began     time.Time // when the beginning was last looked at
+	next      time.Time // when to poll
+	empty     int       // looks in a row that found nothing
+}
+
+const (
+	pollLeast  = 100 * time.Millisecond
+	pollMost   = time.Second
+	pollSteady = 20 // polls at pollLeast after the last row
+	pollEasing = 1.2
+)
+
+// ease is the wait after n looks in a row that found nothing: short while rows
+// come, then longer and longer.
+func ease(n int) time.Duration {
+	if n <= pollSteady {
+		return pollLeast
+	}
+	// Beyond a hundred steps the power is larger than any duration.
+	factor := math.Pow(pollEasing, float64(min(n-pollSteady, 100)))
+	return min(time.Duration(factor*float64(pollLeast)), pollMost)
+}
+
+// start is the place where the next look begins.
+func (l *look) start(now time.Time) runner.OutboxCursor {
+	if now.Sub(l.began) >= rewind {
+		l.from = runner.OutboxCursor{}
+	}
+	if l.from == (runner.OutboxCursor{}) {
+		l.began = now
+	}
+	return l.from
+}
+
+// found takes a look's answer into account.
+func (l *look) found(rows, asked int, next runner.OutboxCursor, now time.Time) {
+	whole := l.from == runner.OutboxCursor{} && next == runner.OutboxCursor{}
+	l.exhausted = whole && rows == 0
+	l.dirty = rows == asked || !whole
+	l.from = next
+	if rows > 0 {
+		l.empty = 0
+	} else if whole {
+		l.empty++
+	}
+	l.next = now.Add(ease(l.empty))
+}
+
+// wants reports whether there is room for more rows.
+func (s *state) wants() bool {
+	return !s.stopping && len(s.hand.ready) < s.Concurrency && s.asks() > 0
+}
+
+// asks is how many more rows fit.
+func (s *state) asks() int {
+	n := s.Batch - len(s.hand.rows)
+	if s.Limit > 0 {
+		n = min(n, s.Limit-s.result.Sent-s.result.Failed-len(s.hand.rows))
+	}
+	return n
+}
+
+// lease looks for rows if there is room and a reason to.
+func (s *state) lease(now time.Time) {
+	s.renew(now)
+	polls := !s.until.IsZero() && !now.Before(s.look.next)
+	if !s.wants() || !s.hold.over(now) || !s.look.dirty && !polls {
+		return
+	}
+	asked := s.asks()
+	// Not cut off by an interrupt, so that no row is leased to nobody.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), recordTimeout)
+	defer cancel()
+	rows, next, err := s.Store.Lease(ctx, runner.OutboxLease{
+		Token: s.Token, Limit: asked, Topic: s.Topic, For: LeaseFor, SkipFailed: s.SkipFailed,
+		From: s.look.start(now), Idle: s.look.empty > 0,
+	})
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	if s.hand.empty() {
+		s.renewAt = now.Add(LeaseFor / 3)
+	}
+	s.hand.add(rows)
+	s.look.found(len(rows), asked, next, time.Now())
+	for _, r := range rows {
+		delete(s.retries, r.ID)
+	}
+}
