@@ -95,6 +95,9 @@ func pipeline(ctx context.Context, c *pgconn.PgConn, stmts ...statement) ([][]ro
 		results = append(results, rows)
 	}
 	if err := mrr.Close(); err != nil {
+		if unsure, ok := ctx.Value(unsureKey{}).(*bool); ok && isTransient(err) {
+			*unsure = true
+		}
 		return nil, err
 	}
 	if len(results) != len(stmts) {
@@ -102,6 +105,10 @@ func pipeline(ctx context.Context, c *pgconn.PgConn, stmts ...statement) ([][]ro
 	}
 	return results, nil
 }
+
+// unsureKey is the context's key of a *bool that becomes true when an answer was
+// lost: what is now tried again may have been carried out.
+type unsureKey struct{}
 
 // encode writes parameters in PostgreSQL's text format.
 func encode(args []any) [][]byte {

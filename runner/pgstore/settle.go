@@ -216,7 +216,8 @@ func (s *Store) giveBack(ctx context.Context, ex executor, req runner.GiveBackRe
 	}
 	own := owner{req.Token, req.Run}
 	ids := texts(req.IDs)
-	results, err := ex.exec(ctx, runner.ClaimPatience,
+	unsure := false
+	results, err := ex.exec(context.WithValue(ctx, unsureKey{}, &unsure), runner.ClaimPatience,
 		statement{s.sql(ownRows), append([]any{ids}, own.args()[1:]...)},
 		statement{s.sql(giveBack), s.allowedArgs(ids, own)})
 	if err != nil {
@@ -234,6 +235,9 @@ func (s *Store) giveBack(ctx context.Context, ex executor, req runner.GiveBackRe
 	for i, id := range req.IDs {
 		r, there := found[string(id)]
 		switch {
+		case !there && unsure:
+			// The first try's answer was lost; it is gone, as was asked.
+			answers[i] = runner.Settled
 		case !there:
 			answers[i] = runner.NotClaimed
 		case !own.owns(r):
