@@ -85,7 +85,8 @@ func hold(t *testing.T, url, schema, id string) (letGo func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sql := range []string{"begin", "insert into " + schema + ".processed_events (event_id) values (" + quote(id) + ")"} {
+	patient := `select set_config(name, '0', false) from pg_settings where name in ('idle_in_transaction_session_timeout', 'transaction_timeout')`
+	for _, sql := range []string{patient, "begin isolation level read committed read write", "insert into " + schema + ".processed_events (event_id) values (" + quote(id) + ")"} {
 		if _, err := c.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
