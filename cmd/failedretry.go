@@ -28,7 +28,8 @@ func newFailedRetryCmd(env *Env, store *storeOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry ID… | retry --due [flags]",
 		Short: "Send dead letters again, under their event ids",
-		Long: `retry sends again what is a send, under its event id, and resolves it on success.
+		Long: `retry sends again what is a send or a row of the outbox, under its event id, and
+resolves it on success. A row that a command published goes back into the outbox.
 Headers that may be secret are not kept: give them anew with -H, and a URL with
 user and password with --url. What is in doubt may have been delivered: it is
 sent only with --in-doubt, or when the receiver is told to be --idempotent.
@@ -118,6 +119,9 @@ func (o *failedRetryOptions) retry(ctx context.Context, s *openSender, letters r
 	d, err := letters.DeadLetter(ctx, id)
 	if err != nil {
 		return fmt.Errorf("dead letter %d: %w", id, err)
+	}
+	if d.Kind == runner.KindOutbox {
+		return o.retryOutbox(ctx, s, d, header)
 	}
 	order, err := o.order(d, header)
 	if err != nil {

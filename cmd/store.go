@@ -42,6 +42,7 @@ type store interface {
 	runner.SchemaKeeper
 	runner.DeadLetters
 	runner.Sweeper
+	runner.Outbox
 }
 
 // storeChoice says which store was chosen, and by what.

@@ -126,7 +126,7 @@ func (s *state) judge(f finished) runner.OutboxMark {
 	attempts := f.row.Attempts + 1
 	m.Free = r.Status == statusTooMany && s.delivered > f.seen && s.refusals[f.row.ID] < maxFree
 	if !m.Free && (attempts > s.Retries || r.Attempts == 0) {
-		m.Verdict, m.DeadLetter = runner.OutboxDead, s.deadLetter(f.row, r, attempts)
+		m.Verdict, m.DeadLetter = runner.OutboxDead, deadLetter(f.row, r, attempts, s.Request, s.NoPayload)
 		return m
 	}
 	m.Verdict = runner.OutboxAgain
@@ -143,15 +143,15 @@ func (s *state) judge(f finished) runner.OutboxMark {
 const statusTooMany = 429
 
 // deadLetter is what a person sees of a row that has failed.
-func (s *state) deadLetter(row runner.OutboxRow, r runner.DeliveryResult, attempts int) *runner.DeadLetter {
+func deadLetter(row runner.OutboxRow, r runner.DeliveryResult, attempts int, request []byte, noPayload bool) *runner.DeadLetter {
 	d := &runner.DeadLetter{
 		Kind: runner.KindOutbox, Name: row.Topic, EventID: row.EventID(), PayloadHash: runner.HashBytes(row.Payload),
-		Request: s.Request, LastError: r.LastError, Attempts: attempts, Certainty: runner.Failed, RetryAt: r.RetryAt,
+		Request: request, LastError: r.LastError, Attempts: attempts, Certainty: runner.Failed, RetryAt: r.RetryAt,
 	}
 	if row.Doubtful || r.Outcome == runner.InDoubt {
 		d.Certainty = runner.InDoubt
 	}
-	if !s.NoPayload {
+	if !noPayload {
 		d.Payload = row.Payload
 	}
 	return d
