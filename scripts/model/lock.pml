@@ -84,6 +84,10 @@
 #define RESTART FREED_AFTER
 #endif
 
+/* no slot, and sessions of h whose client went without a word */
+#define NONE      SLOTS
+#define ZOMBIE(h) (SLOTS + 1 + h)
+
 /* states of a slot */
 #define OFF    0 /* no run */
 #define TAKING 1 /* the server has given it the lock; the answer is on its way */
@@ -129,9 +133,17 @@ byte left[SLOTS];
 
 byte begin[SLOTS]; /* request to record the run: 0 none, 1 sent, 2 answered */
 byte wt[SLOTS];    /* ticks to wait for the predecessor */
+#ifdef NO_EXPIRY
 bit  go[SLOTS];    /* oncectl has decided that the job starts or continues */
+#endif
 #ifdef POOLER
-byte cl[SLOTS];    /* claim on its way: 0 none, 1 sent, 2 has looked (LOOK_AT_LOCKS) */
+byte claimer = NONE; /* whose claim is on its way; one at a time is enough */
+#ifdef LOOK_AT_LOCKS
+bit  looked;       /* it has found its run's lock held */
+inline seen(x) { looked = x }
+#else
+inline seen(x) { skip }
+#endif
 #endif
 bit  silent[SLOTS];
 bit  frozen[SLOTS];
@@ -140,8 +152,6 @@ byte quiet[SLOTS]; /* ticks of silence that the guard still allows, plus LATE */
 #endif
 
 /* what the server knows */
-#define NONE      SLOTS
-#define ZOMBIE(h) (SLOTS + 1 + h) /* a session of h whose client went without a word */
 byte holder = NONE; /* the slot whose session has the lock */
 byte age;           /* ticks since the holder's last packet */
 byte fence = NONE;  /* the slot of the latest recorded run */
@@ -151,17 +161,23 @@ byte notBefore;     /* beside the fence: ticks until a job may start at all */
 
 byte live; /* number of unpaused jobs: to be 0 or 1 */
 
-/* What must be reachable, lest the model be empty: -DREACH=n makes it an error. */
-#define STARTED 1 /* a job starts */
-#define CLAIMED 2 /* a claim commits */
-#define RETAKEN 3 /* a lost lock is had again, with nobody in between */
-#define ENDED   4 /* a paused job is ended */
-#define GUARDED 5 /* a guard kills the job of a killed oncectl */
-#define WAITED  6 /* a job starts after its predecessor's was waited for */
+/*
+ * What must be possible, lest all this hold of a model in which nothing happens:
+ * a run waits for its predecessor, starts its job, loses its lock, takes it
+ * again, and a claim of it commits. -DREACH makes that the error to be found.
+ */
 #ifdef REACH
-inline reached(n) { assert(n != REACH) }
+bit waited[SLOTS];
+bit retaken[SLOTS];
+inline witness(h) { assert(!waited[h] || !retaken[h]) }
+inline hasWaited(h) { waited[h] = 1 }
+inline hasRetaken(h) { retaken[h] = 1 }
+inline unnote(h) { waited[h] = 0; retaken[h] = 0 }
 #else
-inline reached(n) { skip }
+inline witness(h) { skip }
+inline hasWaited(h) { skip }
+inline hasRetaken(h) { skip }
+inline unnote(h) { skip }
 #endif
 
 #ifdef ONLY_CLAIMS
@@ -172,7 +188,7 @@ inline goLive(h) { assert(live == 0); live++; job[h] = LIVE; heard(h) }
 inline pause(h)  { if :: job[h] == LIVE -> live--; job[h] = PAUSED :: else fi }
 inline kill(h)   { if :: job[h] == LIVE -> live-- :: else fi; job[h] = NOJOB }
 
-inline commit(h) { assert(fence == h); reached(CLAIMED) }
+inline commit(h) { assert(fence == h); witness(h) }
 
 #ifdef GUARD_COUNTS_SILENCE
 inline heard(h) { quiet[h] = FULL }
@@ -180,7 +196,12 @@ inline heard(h) { quiet[h] = FULL }
 inline heard(h) { skip }
 #endif
 
-inline forget(h) { ans[h] = NOANS; lease[h] = 0; left[h] = 0; wt[h] = 0; go[h] = 0 }
+#ifdef NO_EXPIRY
+inline undecided(h) { go[h] = 0 }
+#else
+inline undecided(h) { skip }
+#endif
+inline forget(h) { ans[h] = NOANS; lease[h] = 0; left[h] = 0; wt[h] = 0; undecided(h) }
 
 /* hangUp closes the lock's connection. A silent link keeps that from the server. */
 inline hangUp(h) {
@@ -195,7 +216,7 @@ inline hangUp(h) {
 
 /* over empties the slot. */
 inline over(h) {
-	hangUp(h);
+	hangUp(h); unnote(h);
 	st[h] = OFF; silent[h] = 0; frozen[h] = 0
 }
 
@@ -268,7 +289,7 @@ inline record(h) {
 }
 
 #ifdef POOLER
-#define underWay(h) (begin[h] != 0 || cl[h] != 0)
+#define underWay(h) (begin[h] != 0 || claimer == h)
 #else
 #define underWay(h) false
 #endif
@@ -301,11 +322,15 @@ inline loses(h) {
 	st[h] = LOST
 }
 
+inline starts(h) {
+	goLive(h); st[h] = RUNS
+}
+
 inline goesOn(h) {
 #ifdef POOLER
 	begin[h] = 0;
 #endif
-	reached(RETAKEN);
+	hasRetaken(h);
 	st[h] = RUNS
 }
 
@@ -334,15 +359,12 @@ proctype oncectl(byte h) {
 
 	/* The wait is over: start the job. The order to the guard says until when
 	   it is good, as oncectl may be stopped between decision and deed. */
+#ifdef NO_EXPIRY
 	:: d_step { in(h, WAITS) && wt[h] == 0 && !expired(h) && !go[h] -> go[h] = 1 }
-	:: d_step { in(h, WAITS) && go[h] ->
-		go[h] = 0;
-		if
-#ifndef NO_EXPIRY
-		:: expired(h) -> skip
+	:: d_step { in(h, WAITS) && go[h] -> undecided(h); starts(h) }
+#else
+	:: d_step { in(h, WAITS) && wt[h] == 0 && !expired(h) -> starts(h) }
 #endif
-		:: else -> goLive(h); st[h] = RUNS; reached(STARTED)
-		fi }
 
 	/* heartbeats */
 	:: d_step { beats(h) && connected(h) && ans[h] == NOANS && lease[h] <= FULL - HEARTBEAT ->
@@ -351,15 +373,12 @@ proctype oncectl(byte h) {
 
 	/* The guard had paused the job of a stopped oncectl, which goes on now; or
 	   the lock was had again. A heartbeat was answered since: continue. */
+#ifdef NO_EXPIRY
 	:: d_step { in(h, RUNS) && job[h] == PAUSED && !expired(h) && !go[h] -> go[h] = 1 }
-	:: d_step { in(h, RUNS) && job[h] == PAUSED && go[h] ->
-		go[h] = 0;
-		if
-#ifndef NO_EXPIRY
-		:: expired(h) -> skip
+	:: d_step { in(h, RUNS) && job[h] == PAUSED && go[h] -> undecided(h); goLive(h) }
+#else
+	:: d_step { in(h, RUNS) && job[h] == PAUSED && !expired(h) -> goLive(h) }
 #endif
-		:: else -> goLive(h)
-		fi }
 
 	/* The lock is lost: its connection is closed, or the deadline has passed.
 	   Before the job has begun that ends the run. */
@@ -389,7 +408,7 @@ proctype oncectl(byte h) {
 #endif
 	:: d_step { in(h, ASKS) && lockGone(h) -> loses(h) }
 	/* somebody ran, or the grace is over, or a signal */
-	:: d_step { (in(h, LOST) || in(h, ASKS)) -> reached(ENDED); kill(h); ends(h) }
+	:: d_step { (in(h, LOST) || in(h, ASKS)) -> kill(h); ends(h) }
 
 	/* no answer, or a signal before the job has begun */
 	:: d_step { acts(h) && st[h] <= WAITS -> ends(h) }
@@ -414,7 +433,7 @@ proctype guard(byte h) {
 	:: d_step { st[h] == ORPHAN && job[h] == NOJOB -> over(h) }
 #else
 	/* oncectl is gone: the job is killed first, then the descriptor goes */
-	:: d_step { st[h] == ORPHAN -> reached(GUARDED); kill(h); over(h) }
+	:: d_step { st[h] == ORPHAN -> kill(h); over(h) }
 #endif
 	od
 }
@@ -423,7 +442,7 @@ proctype jobs(byte h) {
 	do
 	:: d_step { job[h] == LIVE -> kill(h) } /* ends by itself */
 #ifdef POOLER
-	:: d_step { job[h] == LIVE && st[h] == RUNS && !frozen[h] && cl[h] == 0 -> cl[h] = 1 }
+	:: d_step { job[h] == LIVE && st[h] == RUNS && !frozen[h] && claimer == NONE -> claimer = h }
 #else
 	/* on the lock's own connection: executed while the lock is held, or never */
 	:: d_step { job[h] == LIVE && st[h] == RUNS && !frozen[h] && connected(h) -> commit(h) }
@@ -449,18 +468,18 @@ proctype secondConnection(byte h) {
 		fi }
 	:: d_step { begin[h] == 1 && st[h] != BEGINS -> begin[h] = 0 } /* refused, or lost */
 #ifdef LOOK_AT_LOCKS
-	:: d_step { cl[h] == 1 && holder == h -> cl[h] = 2 }
-	:: d_step { cl[h] == 2 -> commit(h); cl[h] = 0 }
+	:: d_step { claimer == h && holder == h && !looked -> seen(1) }
+	:: d_step { claimer == h && looked -> seen(0); claimer = NONE; commit(h) }
 #else
 #ifdef NO_FENCE
-	:: d_step { cl[h] == 1 -> commit(h); cl[h] = 0 }
+	:: d_step { claimer == h -> claimer = NONE; commit(h) }
 #else
 	/* the claim holds the fence's row share-locked until it has committed, so
 	   that look and commit are one step */
-	:: d_step { cl[h] == 1 && fence == h -> commit(h); cl[h] = 0 }
+	:: d_step { claimer == h && fence == h -> claimer = NONE; commit(h) }
 #endif
 #endif
-	:: d_step { cl[h] != 0 -> cl[h] = 0 } /* refused, or lost */
+	:: d_step { claimer == h -> claimer = NONE; seen(0) } /* refused, or lost */
 	od
 }
 #endif
@@ -550,6 +569,10 @@ proctype server() {
 #define down(x) x = (x > 0 -> x - 1 : 0)
 
 inline passes(h) {
+	if
+	:: wt[h] > 0 -> hasWaited(h)
+	:: else
+	fi;
 	down(lease[h]); down(left[h]); down(wt[h]);
 	if
 	:: expired(h) && job[h] != LIVE -> lease[h] = 0 /* one state fewer */
