@@ -14,6 +14,7 @@ import (
 
 // SQLSTATEs that are told apart (PostgreSQL manual, appendix "Error Codes").
 const (
+	stateNotSupported    = "0A000"
 	stateReadOnly        = "25006"
 	stateNoPassword      = "28P01"
 	stateNoAccess        = "28000"
@@ -83,12 +84,32 @@ func isTransient(err error) bool {
 	switch state := sqlState(err); state {
 	case "":
 		return !errors.Is(err, context.Canceled)
-	case stateReadOnly, stateSerialization, stateDeadlock, stateTooMany, stateShutdown, stateCrashShutdown,
+	case stateSerialization, stateDeadlock, stateTooMany, stateShutdown, stateCrashShutdown,
 		stateCannotConnect, stateIdleInTx, stateIdleSession, stateTransactionTime:
 		return true
 	default:
 		return strings.HasPrefix(state, classConnection)
 	}
+}
+
+// standby is err, or errStandby for another try where the server refused to
+// write because it is in recovery: the pooler or the name may lead elsewhere
+// next time. A hot standby has two such errors, one for "begin … read write".
+func standby(ctx context.Context, c conn, err error) error {
+	switch sqlState(err) {
+	case stateReadOnly, stateNotSupported:
+	default:
+		return err
+	}
+	rollback(c)
+	results, asked := pipeline(ctx, c, statement{sql: "select pg_is_in_recovery()"})
+	switch {
+	case asked != nil:
+		return asked
+	case results[0][0].bool(0):
+		return transient{errStandby}
+	}
+	return err
 }
 
 // errCallback marks an error of the caller's own function, which comes back as
@@ -119,7 +140,7 @@ func (s *Store) translate(err error) error {
 	case state == stateCanceled:
 		return fmt.Errorf("%w: it took too long, or somebody cancelled it: %s", runner.ErrUndecided, s.describe(err))
 	case state == stateReadOnly:
-		return errStandby
+		return fmt.Errorf("%w: PostgreSQL at %s: %s", runner.ErrRefused, strings.Join(hosts(s.parsed), ", "), s.describe(err))
 	case state == stateNoRight:
 		return fmt.Errorf("%w: %s: have an owner run 'oncectl schema apply', or give them the output of 'oncectl schema print', and grant this role the use of schema %s and its tables", runner.ErrRefused, s.describe(err), s.schema)
 	case isTransient(err), state == stateNoPassword, state == stateNoAccess, state == stateNoDatabase:

@@ -120,7 +120,7 @@ func (p *pooled) exec(ctx context.Context, lockTimeout time.Duration, stmts ...s
 				results, err = p.store.poolBounded(ctx, p.conn, lockTimeout, stmts...)
 			}
 		}
-		if isTransient(err) {
+		if err = standby(ctx, p.conn, err); isTransient(err) {
 			closeConn(p.conn)
 		}
 		return err

@@ -78,22 +78,28 @@ func TestLease_WhenTheConnectionAnswersAgain_IsRegained(t *testing.T) {
 }
 
 // hold keeps an id in an application's open transaction until the returned
-// function is called.
+// function is called, which rolls it back.
 func hold(t *testing.T, url, schema, id string) (letGo func()) {
+	t.Helper()
+	return holdUntil(t, url, schema, id, "rollback")
+}
+
+func holdUntil(t *testing.T, url, schema, id, end string) (letGo func()) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	patient := `select set_config(name, '0', false) from pg_settings where name in ('idle_in_transaction_session_timeout', 'transaction_timeout')`
-	for _, sql := range []string{patient, "begin isolation level read committed read write", "insert into " + schema + ".processed_events (event_id) values (" + quote(id) + ")"} {
+	exec := func(sql string) {
 		if _, err := c.Exec(t.Context(), sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
+			t.Errorf("%s: %v", sql, err)
 		}
 	}
-	letGo = func() { c.Close(t.Context()) } // rolls back
+	exec(`select set_config(name, '0', false) from pg_settings where name in ('idle_in_transaction_session_timeout', 'transaction_timeout')`)
+	exec("begin isolation level read committed read write")
+	exec("insert into " + schema + ".processed_events (event_id) values (" + quote(id) + ")")
 	t.Cleanup(func() { c.PgConn().Conn().Close() })
-	return letGo
+	return func() { exec(end) }
 }
 
 // A claim that waits longer than the deadline holds up the heartbeats of a

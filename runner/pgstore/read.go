@@ -83,7 +83,7 @@ func (s *Store) stream(ctx context.Context, st statement, f func(row) error) err
 		}
 		defer closeConn(c)
 		if _, err := pipeline(ctx, c, statement{sql: begin}, statement{settings, []any{"0"}}); err != nil {
-			return err
+			return standby(ctx, c, err)
 		}
 		err = streamRows(ctx, c, st, func(r row) error { started = true; return f(r) })
 		if isMissing(err) {

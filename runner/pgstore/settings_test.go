@@ -76,6 +76,8 @@ func keepsItsLock(t *testing.T, via, direct, schema string) {
 
 	time.AfterFunc(3500*time.Millisecond, hold(t, direct, schema, "waits"))
 	wantWon(t, h, claimOf(&run, "waits"), true)
+	time.AfterFunc(500*time.Millisecond, holdUntil(t, direct, schema, "the application's", "commit"))
+	wantWon(t, h, claimOf(&run, "the application's"), false)
 
 	<-tenSeconds
 	wantHeld(t, h)

@@ -92,14 +92,21 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// closeConn says good-bye, so that the server does not log a lost connection.
+// closeConn says good-bye, so that the server does not log a lost connection. A
+// connection that was given up in a statement is closed in the background, with
+// a request to cancel that statement. This waits for its end: PgBouncer before
+// 1.20 dies when who asked is gone too soon (its issue 801).
 func closeConn(c *pgconn.PgConn) {
 	if c == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	_ = c.Close(ctx) // closed either way
+	select {
+	case <-c.CleanupDone():
+	case <-ctx.Done():
+	}
 }
 
 // sql puts the schema's name into a statement.
@@ -125,7 +132,7 @@ func (s *Store) do(ctx context.Context, f func(context.Context, *pgconn.PgConn) 
 				err = f(ctx, s.conn)
 			}
 		}
-		if isTransient(err) {
+		if err = standby(ctx, s.conn, err); isTransient(err) {
 			closeConn(s.conn)
 		}
 		return err
