@@ -66,7 +66,7 @@ func mustExec(t testing.TB, db *sql.DB, stmt string) {
 func open(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	if cfg.StoreWait == 0 {
-		cfg.StoreWait = 10 * time.Second
+		cfg.StoreWait = time.Minute
 	}
 	s, err := Open(cfg)
 	if err != nil {

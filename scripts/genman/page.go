@@ -26,16 +26,23 @@ func pages(root *cobra.Command) map[string]string {
 func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 func fileName(c *cobra.Command) string { return pageName(c) + ".1" }
 
+// revised is the date that pages carry. It changes with their text, not with
+// each build, so that builds can be compared.
+const revised = "2026-12-03"
+
 // page writes one page in the man(7) macros. A paragraph of the long text that
 // begins with a word and a colon that names a section ("Exit status:") becomes
 // that section; indented lines are kept as they are.
 func page(c *cobra.Command) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %s 1 \"\" oncectl \"oncectl manual\"\n", strings.ToUpper(pageName(c)))
+	fmt.Fprintf(&b, ".TH %s 1 %s oncectl \"oncectl manual\"\n", strings.ToUpper(pageName(c)), revised)
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", escape(pageName(c)), escape(lowerFirst(c.Short)))
 	b.WriteString(".SH SYNOPSIS\n")
-	for _, line := range synopsis(c) {
-		fmt.Fprintf(&b, ".B %s\n.br\n", escape(line))
+	for i, line := range synopsis(c) {
+		if i > 0 {
+			b.WriteString(".br\n")
+		}
+		fmt.Fprintf(&b, ".B %s\n", escape(line))
 	}
 	body, sections := split(c)
 	b.WriteString(".SH DESCRIPTION\n" + body)
@@ -43,7 +50,7 @@ func page(c *cobra.Command) string {
 	writeOptions(&b, "GLOBAL OPTIONS", c.InheritedFlags())
 	b.WriteString(sections)
 	if c.Example != "" {
-		b.WriteString(".SH EXAMPLES\n" + literal(strings.Split(c.Example, "\n")))
+		b.WriteString(".SH EXAMPLES\n" + verbatim(strings.Split(c.Example, "\n")))
 	}
 	writeSeeAlso(&b, c)
 	return b.String()
@@ -124,8 +131,13 @@ func literal(lines []string) string {
 	if len(lines) == 0 {
 		return ""
 	}
+	return ".PP\n" + verbatim(lines)
+}
+
+// verbatim is literal at the head of a section, which is a paragraph already.
+func verbatim(lines []string) string {
 	var b strings.Builder
-	b.WriteString(".PP\n.nf\n")
+	b.WriteString(".nf\n")
 	for _, line := range lines {
 		b.WriteString(escape(line) + "\n")
 	}
