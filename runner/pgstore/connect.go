@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -54,27 +53,33 @@ func badURL() error {
 	return fmt.Errorf("%w: the database URL cannot be parsed: percent-encode user and password in it (@ is %%40, / is %%2F, : is %%3A, # is %%23, ? is %%3F, %% is %%25, a space is %%20)", runner.ErrInvalid)
 }
 
-// strayAt finds a URL whose password has a raw /, ? or #: what should be its
-// host then lies behind them, and parts of the password would be taken for
-// host, port or database and be shown.
+// strayAt finds a URL with a raw @, /, ?, # or space in its password: what
+// should be its host then lies behind that, and parts of the password would be
+// taken for host, port, database or parameters, and be shown. So there is one @,
+// at the end of user and password.
 func strayAt(conn string) bool {
 	_, rest, ok := strings.Cut(conn, "://")
 	if !ok {
 		return false
 	}
-	i := strings.IndexAny(rest, "/?#")
-	if i < 0 || strings.Contains(rest[:i], "@") {
-		// A # or ? behind the first @ and before the last one is as bad.
-		u, err := url.Parse(conn)
-		return err == nil && (u.Fragment != "" || strings.Contains(u.Path, "@"))
+	if strings.Contains(rest, "#") {
+		return true
 	}
-	query := strings.Index(rest, "?")
-	end := len(rest)
-	if query >= 0 && !strings.Contains(rest[:query], "@") && strings.Contains(rest[query:], "=") {
-		end = query // user=a@b in a query is fine
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	if strings.Count(authority, "@") > 1 || strings.ContainsAny(authority, " \t") || strings.Contains(path, "@") {
+		return true
 	}
-	return strings.Contains(rest[i:end], "@")
+	for _, pair := range strings.Split(query, "&") {
+		if name, value, _ := strings.Cut(pair, "="); strings.Contains(value, "@") && !mayHaveAt[name] || strings.Contains(name, "@") {
+			return true
+		}
+	}
+	return false
 }
+
+// mayHaveAt are the parameters of a URL's query in which a raw @ is fine.
+var mayHaveAt = map[string]bool{"user": true, "password": true, "application_name": true, "options": true}
 
 // appName is "oncectl" and the lock's name, for pg_stat_activity.
 func appName(lock string) string {
