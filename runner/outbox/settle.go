@@ -58,7 +58,8 @@ func (s *state) marked(f finished, m runner.OutboxMark, owned bool) {
 		s.result.Lost++
 		s.Log.Warn("the lease of a row had ended before it could be marked: it may go out again", "event", f.row.EventID())
 		s.back = append(s.back, s.hand.dropKey(f.row)...)
-		s.look.dirty = true
+		s.look.dirty, s.look.exhausted = true, false
+		return
 	case s.holdsUp(m.Verdict):
 		// What followed it was given back with it.
 		s.look.dirty = f.row.Keyed || s.look.dirty
@@ -74,17 +75,13 @@ func (s *state) marked(f finished, m runner.OutboxMark, owned bool) {
 		s.result.Sent++
 	case runner.OutboxAgain:
 		s.result.Tries++
-		if owned {
-			s.retries[id] = time.Now().Add(m.After)
-		}
+		s.retries[id] = time.Now().Add(m.After)
 		if m.Free {
-			s.refusals[id]++
+			s.refusals[id] = refusals{s.refusals[id].free + 1, s.delivered}
 		}
 		s.Log.Info("a row is tried again", "event", f.row.EventID(), "after", m.After, "error", m.LastError)
 	case runner.OutboxDead:
-		if owned {
-			s.result.Failed++
-		}
+		s.result.Failed++
 		s.Log.Info("a row has failed", "event", f.row.EventID(), "error", m.LastError)
 	}
 	if m.LastError != "" {
@@ -103,8 +100,25 @@ func (s *state) unmarked(rows []finished, err error) {
 	s.fail(err)
 }
 
+// refusals of a row that did not count, and what the receiver had taken of
+// others at the last of them.
+type refusals struct {
+	free int
+	seen uint64
+}
+
 // maxFree bounds the tries of a row that do not count; see delivery.
 const maxFree = 100
+
+// isFree reports whether a refusal says nothing about the row, since others
+// were taken meanwhile.
+func (s *state) isFree(f finished) bool {
+	last, again := s.refusals[f.row.ID]
+	if !again {
+		last.seen = f.seen
+	}
+	return s.delivered > last.seen && last.free < maxFree
+}
 
 // judge decides what becomes of a row.
 func (s *state) judge(f finished) runner.OutboxMark {
@@ -112,7 +126,6 @@ func (s *state) judge(f finished) runner.OutboxMark {
 	m := runner.OutboxMark{ID: f.row.ID, LastError: r.LastError, Doubtful: r.Outcome == runner.InDoubt}
 	switch {
 	case r.Outcome == runner.Delivered:
-		s.delivered++
 		s.hold = hold{}
 		return runner.OutboxMark{ID: f.row.ID, Verdict: runner.OutboxSent}
 	case r.Interrupted && r.Outcome == runner.Failed:
@@ -124,7 +137,7 @@ func (s *state) judge(f finished) runner.OutboxMark {
 	}
 	s.hold = hold{}
 	attempts := f.row.Attempts + 1
-	m.Free = r.Status == statusTooMany && s.delivered > f.seen && s.refusals[f.row.ID] < maxFree
+	m.Free = r.Status == statusTooMany && s.isFree(f)
 	if !m.Free && (attempts > s.Retries || r.Attempts == 0) {
 		m.Verdict, m.DeadLetter = runner.OutboxDead, deadLetter(f.row, r, attempts, s.Request, s.NoPayload)
 		return m

@@ -25,7 +25,7 @@ type state struct {
 	look      look
 	hold      hold
 	retries   map[int64]time.Time // our rows that wait for their next try
-	refusals  map[int64]int       // of rows in hand or waiting, that did not count
+	refusals  map[int64]refusals  // of rows in hand or waiting
 	delivered uint64
 	renewAt   time.Time
 
@@ -44,7 +44,7 @@ type finished struct {
 func newState(ctx context.Context, d *Drain) *state {
 	s := &state{
 		Drain: d, ctx: ctx, hand: newHand(), done: make(chan finished, d.Concurrency),
-		look: look{dirty: true}, retries: map[int64]time.Time{}, refusals: map[int64]int{},
+		look: look{dirty: true}, retries: map[int64]time.Time{}, refusals: map[int64]refusals{},
 	}
 	s.publish, s.cancel = context.WithCancel(ctx)
 	if d.For > 0 {
@@ -155,6 +155,9 @@ func (s *state) wait() {
 
 func (s *state) take(f finished) {
 	s.flying--
+	if f.result.Outcome == runner.Delivered {
+		s.delivered++
+	}
 	s.finished = append(s.finished, f)
 }
 
@@ -184,7 +187,7 @@ func (s *state) nextTime() time.Time {
 	if s.wants() && s.look.dirty && s.hold.over(time.Now()) {
 		earlier(time.Now())
 	}
-	if !s.hold.until.IsZero() {
+	if !s.hold.over(time.Now()) {
 		earlier(s.hold.until)
 	}
 	for _, due := range s.retries {
