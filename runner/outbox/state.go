@@ -90,7 +90,7 @@ func (s *state) notice(now time.Time) {
 	for id, due := range s.retries {
 		if !now.Before(due) {
 			delete(s.retries, id)
-			s.look.dirty = true
+			s.look.dirty, s.look.from = true, runner.OutboxCursor{}
 		}
 	}
 }
