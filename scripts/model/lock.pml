@@ -14,7 +14,7 @@
  *   guard(h)    the small process beside it: pauses the job when oncectl has
  *               not renewed the lease, kills it when oncectl has been killed,
  *               and holds the lock's descriptor until the job is dead.
- *   job(h)      the user's command: it claims, and ends when it likes.
+ *   jobs(h)     the user's command: it claims, and ends when it likes.
  *   server      PostgreSQL: executes what has arrived, at once or much later,
  *               and frees the lock of a silent holder.
  *   faults(h)   the link of h goes silent and comes back; oncectl is stopped
@@ -39,6 +39,9 @@
  * at one speed), lost rows (an asynchronous failover), a host that is suspended
  * with its clock, --lock-id, what becomes of the job's descendants.
  *
+ * Of --on-lock-loss only pause: stop lets a job act on until --kill-after, beside
+ * the next one if that comes sooner.
+ *
  * TWO FAULTS AT ONCE are left out where nothing could help: while a terminated
  * backend's closed connection is on its way to a holder (NOTICE), that holder is
  * not also cut off, stopped or killed; a holder that is cut off or stopped does
@@ -46,16 +49,54 @@
  * instant in which a guard is killing. -DTWO_FAULTS lets all that happen; it
  * fails, which is a limit to be told to users.
  *
- * SAFEGUARDS, each with the switch that removes it: NO_FENCE, LOOK_AT_LOCKS (a
- * look at pg_locks in its place), NO_MARGIN, NO_HANDOVER, NO_RESTART_WAIT,
- * NO_INHERIT, NO_GUARD, NO_GUARD_PAUSE, GUARD_COUNTS_SILENCE, FROM_ANSWER,
- * NO_EXPIRY, NO_RECHECK. Each is explained where it acts.
+ * STEP BY STEP: the rule in "The lock" of what oncectl promises, and its code.
+ *   step here                    rule           code
+ *   OFF to TAKING                Direct, behind pgstore/lock.go TryLock
+ *                                a pooler
+ *   BEGINS, record, gone         Handover       pgstore/record.go Begin; watch.go
+ *                                               begin, handoverWait
+ *   WAITS                        Handover       watch.go handOver
+ *   starts                       Handover       watch.go start
+ *   request, answered, expired   The lease      pgstore/lease.go beat, answered, lose
+ *   unplug, age                  The lease      pgstore/lock.go takeDirect, poolSettings
+ *   loses, LOST, hangUp          Loss           loss.go lockLost, retake, takeAgain,
+ *                                               replace; lease.go regain
+ *   ASKS, fenced, goesOn         Loss           record.go Resume; loss.go resume
+ *   finish, ends, over           Handover       watch.go finish, saveEnd, release
+ *   guard: pause                 The guard      process/guard/serve.go halt;
+ *                                               loss.go halted
+ *   guard: ORPHAN                The guard      process/guard/serve.go serve, kill
+ *   jobs: commit                 Direct         pgstore/held.go direct; claim.go fenceCTE
+ *   secondConnection             Behind a       pgstore/held.go pooled; claim.go fenceCTE
+ *                                pooler
+ *
+ * SAFEGUARDS, each with the switch that removes it, and where it acts:
+ *   NO_FENCE, LOOK_AT_LOCKS  a claim holds the fence's row; a lock that was taken
+ *                        again goes on only under it. The second puts a look at
+ *                        pg_locks in the fence's place
+ *   NO_MARGIN            the holder's deadline is shorter than the server's patience
+ *   NO_HANDOVER          who follows an unfinished run waits
+ *   NO_RESTART_WAIT      and longer if the server was restarted since
+ *   NO_GUARD             a killed oncectl's job is killed, and the lock not free before
+ *   NO_GUARD_PAUSE       a stopped oncectl's job is paused
+ *   FROM_ANSWER          the lease counts from the sending of a heartbeat
+ *   NO_INHERIT           a run that is over before its wait was leaves the rest of
+ *                        the wait to the next, however it ended
+ *   NO_EXPIRY            an order to start or continue the job is void once the lease
+ *                        has run out, also when oncectl was stopped on the way
+ *   GUARD_COUNTS_SILENCE the guard pauses at the lease's own deadline, not when it has
+ *                        heard nothing for as long as that
+ *   LATE_BEGIN           behind a pooler a run is recorded only while its own session
+ *                        has the lock: fence's row first, then the look
+ *   GONE_BEFORE_GUARD    a run is gone from this host only when its guard is, too
+ * The last five ask more than the contract's letter; whether the code does it all
+ * is for its tests to show.
  */
 
 #ifndef SLOTS
 #define SLOTS 2
 #endif
-/* the first two slots share a host: each finds out whether the other is gone */
+/* with ONE_HOST the first two slots share one: each sees whether the other is gone */
 #ifdef ONE_HOST
 #define host(h) (h / 2)
 #else
