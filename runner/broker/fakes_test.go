@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -273,4 +274,23 @@ func deepFolder(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// ask makes a request as any program would.
+func ask(t *testing.T, s *Server, method, path, body string) (status int, answer string) {
+	t.Helper()
+	req, err := http.NewRequest(method, "http://oncectl"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := plain(t, s).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
 }

@@ -19,6 +19,9 @@ type gate struct {
 	open    bool
 	err     error         // once it is set, it is the answer to everything
 	changed chan struct{} // closed at the next change
+
+	refused  context.Context // ends with err
+	endWaits context.CancelCauseFunc
 }
 
 // pass is what a request that got through works with.
@@ -28,7 +31,11 @@ type pass struct {
 	changed <-chan struct{} // closed once the pass is out of date
 }
 
-func newGate() *gate { return &gate{changed: make(chan struct{})} }
+func newGate() *gate {
+	g := &gate{changed: make(chan struct{})}
+	g.refused, g.endWaits = context.WithCancelCause(context.Background())
+	return g
+}
 
 // set changes the gate, unless it is shut for good.
 func (g *gate) set(f func()) {
@@ -48,7 +55,22 @@ func (g *gate) serve(run runner.Run, c runner.Claimer) {
 
 func (g *gate) hold() { g.set(func() { g.open = false }) }
 
-func (g *gate) refuse(err error) { g.set(func() { g.err = err }) }
+func (g *gate) refuse(err error) {
+	g.set(func() {
+		g.err = err
+		g.endWaits(err)
+	})
+}
+
+// unlessRefused is ctx, ended by refuse too, for who waits for something else.
+func (g *gate) unlessRefused(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(g.refused, func() { cancel(context.Cause(g.refused)) })
+	return ctx, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}
 
 // enter waits for the gate to open.
 func (g *gate) enter(ctx context.Context) (pass, error) {

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -52,8 +53,31 @@ func (t *slots) give(id string, f runner.Feedback) (delivered uint64, ok bool) {
 	return slot.permit.Done(f), true
 }
 
-// slot holds a permit for as long as its caller stays connected. A permit is
-// given only under the lock: a paused run must not begin to send.
+// noFeedback is what the gate is told of a request that nobody speaks for.
+func noFeedback() runner.Feedback {
+	return runner.Feedback{Answer: runner.AnswerNone, RetryAfter: -1}
+}
+
+// acquire gives a permit only under the lock, which may be lost while the
+// host's turn is waited for: a paused run must not begin to send.
+func (s *Server) acquire(ctx context.Context, host string, patience time.Duration) (runner.SendPermit, error) {
+	if _, err := s.gate.enter(ctx); err != nil {
+		return nil, err
+	}
+	turn, cancel := s.gate.unlessRefused(ctx)
+	defer cancel()
+	permit, err := s.slots.gate.Acquire(turn, host, patience)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.gate.enter(ctx); err != nil {
+		permit.Done(noFeedback())
+		return nil, err
+	}
+	return permit, nil
+}
+
+// slot holds a permit for as long as its caller stays connected.
 func (s *Server) slot(w http.ResponseWriter, r *http.Request) (int, any, error) {
 	var b slotBody
 	if err := s.parse(w, r, maxBody, &b); err != nil {
@@ -68,15 +92,12 @@ func (s *Server) slot(w http.ResponseWriter, r *http.Request) (int, any, error) 
 	}
 	ctx, cancel := s.waiting(r)
 	defer cancel()
-	if _, err := s.gate.enter(ctx); err != nil {
-		return 0, nil, err
-	}
-	permit, err := s.slots.gate.Acquire(ctx, b.Host, patience)
+	permit, err := s.acquire(ctx, b.Host, patience)
 	if err != nil {
 		return 0, nil, err
 	}
 	id, slot := s.slots.add(permit)
-	defer s.slots.give(id, runner.Feedback{Answer: runner.AnswerNone, RetryAfter: -1})
+	defer s.slots.give(id, noFeedback())
 	if !writeLine(w, slotAnswer{Slot: id, Delivered: permit.Delivered()}) {
 		return 0, nil, nil
 	}
