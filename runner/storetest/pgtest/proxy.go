@@ -52,7 +52,8 @@ func (p *Proxy) Silence(on bool) {
 	p.silent = on
 }
 
-// SilenceOpen is Silence for the connections that there are; new ones pass.
+// SilenceOpen is Silence for the connections that there are, whose closing is
+// not passed on either; new ones pass.
 func (p *Proxy) SilenceOpen() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,8 +99,12 @@ func (p *Proxy) accept(wg *sync.WaitGroup) {
 }
 
 func (p *Proxy) copy(to, from net.Conn, fromServer bool) {
-	defer to.Close()
-	defer from.Close()
+	defer func() {
+		from.Close()
+		if p.passes(from) {
+			to.Close()
+		}
+	}()
 	b := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(b)
@@ -118,6 +123,13 @@ func (p *Proxy) copy(to, from net.Conn, fromServer bool) {
 			return
 		}
 	}
+}
+
+// passes tells whether SilenceOpen has not come over the connection.
+func (p *Proxy) passes(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.conns[c]
 }
 
 func (p *Proxy) decide(from net.Conn, b []byte, fromServer bool) (pass, cut bool) {
