@@ -53,7 +53,7 @@ func queryLetters(ctx context.Context, db *sql.DB, filter runner.DeadLetterFilte
 	if filter.Since > 0 {
 		since = modifier(-filter.Since)
 	}
-	return db.QueryContext(ctx, selectLetters+`null from failed_jobs
+	return db.QueryContext(ctx, selectLetters+`null, false from failed_jobs
 		where (?4 or resolved_at is null) and (?1 = '' or kind = ?1) and (?2 = '' or name = ?2)
 		and (?3 is null or failed_at >= `+later("?3")+`) and (not ?5 or retry_at <= `+now+`)
 		order by id`, string(filter.Kind), runner.KeptText(filter.Name), since, filter.All, filter.Due)
@@ -66,9 +66,13 @@ func scanLetter(r scanner) (runner.DeadLetter, error) {
 	var d runner.DeadLetter
 	var request sql.NullString
 	var failedAt, retryAt, resolvedAt string
+	var kept bool
 	err := r.Scan(&d.ID, &d.Kind, &d.Name, &d.EventID, &d.PayloadHash, &request, &d.LastError, &d.Attempts,
-		&d.Certainty, &failedAt, &retryAt, &resolvedAt, &d.Resolution, &d.Payload)
+		&d.Certainty, &failedAt, &retryAt, &resolvedAt, &d.Resolution, &d.Payload, &kept)
 	d.FailedAt, d.RetryAt, d.ResolvedAt = parseTime(failedAt), parseTime(retryAt), parseTime(resolvedAt)
+	if kept && d.Payload == nil {
+		d.Payload = []byte{} // the driver's value of a blob of no bytes is nil
+	}
 	if request.Valid {
 		d.Request = []byte(request.String)
 	}
@@ -81,7 +85,7 @@ func (s *Store) DeadLetter(ctx context.Context, id int64) (d runner.DeadLetter, 
 		if err := s.guard(ctx, s.db, nil); err != nil {
 			return err
 		}
-		d, err = scanLetter(s.db.QueryRowContext(ctx, selectLetters+`payload from failed_jobs where id = ?1`, id))
+		d, err = scanLetter(s.db.QueryRowContext(ctx, selectLetters+`payload, payload is not null from failed_jobs where id = ?1`, id))
 		if errors.Is(err, sql.ErrNoRows) {
 			return runner.ErrNoDeadLetter
 		}
