@@ -7,6 +7,15 @@ import (
 	"github.com/oncectl/oncectl/runner"
 )
 
+// checkGiven refuses a request that leaves out what it is about: a program that
+// misnames or loses its list must not be told that all is well.
+func checkGiven[T any](what string, list []T) error {
+	if list == nil {
+		return fmt.Errorf("%w: there are no %s in the body", runner.ErrInvalid, what)
+	}
+	return nil
+}
+
 func checkIDs(ids []runner.EventID) error {
 	for i, id := range ids {
 		if _, err := runner.ParseEventID(string(id)); err != nil {
@@ -72,6 +81,9 @@ func checkOutcome(o runner.Outcome) error {
 }
 
 func (b claimBody) check() error {
+	if err := checkGiven("ids", b.IDs); err != nil {
+		return err
+	}
 	if err := checkIDs(b.IDs); err != nil {
 		return err
 	}
@@ -98,6 +110,9 @@ func (b claimBody) check() error {
 }
 
 func (b settleBody) check() error {
+	if err := checkGiven("settlements", b.Settlements); err != nil {
+		return err
+	}
 	if err := checkToken(b.Token); err != nil {
 		return err
 	}

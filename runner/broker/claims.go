@@ -116,6 +116,9 @@ func (s *Server) parseIDs(w http.ResponseWriter, r *http.Request, allow idsBody)
 	case b.Expires != 0 && allow.Expires == 0:
 		return b, fmt.Errorf("%w: there is no place for expires", runner.ErrInvalid)
 	}
+	if err := checkGiven("ids", b.IDs); err != nil {
+		return b, err
+	}
 	if err := checkToken(b.Token); err != nil {
 		return b, err
 	}
@@ -130,7 +133,7 @@ func (s *Server) finish(w http.ResponseWriter, r *http.Request) (int, any, error
 	if b.Outcome == "" {
 		b.Outcome = runner.Delivered
 	}
-	body := settleBody{Token: b.Token}
+	body := settleBody{Token: b.Token, Settlements: make([]settlement, 0, len(b.IDs))}
 	for _, id := range b.IDs {
 		body.Settlements = append(body.Settlements, settlement{ID: id, Outcome: b.Outcome})
 	}

@@ -142,7 +142,7 @@ func (c *Client) GiveBack(ctx context.Context, req runner.GiveBackRequest) ([]ru
 		return nil, err
 	}
 	var answer settleAnswer
-	if err := c.call(ctx, "/release", maxBody, idsBody{IDs: req.IDs, Token: req.Token}, &answer); err != nil {
+	if err := c.call(ctx, "/release", maxBody, idsBody{IDs: some(req.IDs), Token: req.Token}, &answer); err != nil {
 		return nil, err
 	}
 	answers, err := decodeAnswers(answer.Answers)
@@ -158,7 +158,7 @@ func (c *Client) Renew(ctx context.Context, ids []runner.EventID, token runner.T
 		return 0, err
 	}
 	var answer renewAnswer
-	err := c.call(ctx, "/renew", maxBody, idsBody{IDs: ids, Token: token, Expires: duration(d)}, &answer)
+	err := c.call(ctx, "/renew", maxBody, idsBody{IDs: some(ids), Token: token, Expires: lifetime(d)}, &answer)
 	return answer.Renewed, err
 }
 
@@ -168,7 +168,7 @@ func (c *Client) Lookup(ctx context.Context, ids []runner.EventID) ([]runner.Cla
 		return nil, err
 	}
 	var answer lookupAnswer
-	if err := c.call(ctx, "/lookup", maxBody, idsBody{IDs: ids}, &answer); err != nil {
+	if err := c.call(ctx, "/lookup", maxBody, idsBody{IDs: some(ids)}, &answer); err != nil {
 		return nil, err
 	}
 	claims := make([]runner.Claim, len(answer.Claims))

@@ -66,9 +66,17 @@ func decodeAnswers(in []string) ([]runner.SettleAnswer, error) {
 	return out, nil
 }
 
+// some is ids, of which "none" is told apart from "not said".
+func some(ids []runner.EventID) []runner.EventID {
+	if ids == nil {
+		return []runner.EventID{}
+	}
+	return ids
+}
+
 func encodeClaimRequest(r runner.ClaimRequest) claimBody {
 	return claimBody{
-		IDs: r.IDs, Token: r.Token, Owner: r.Owner, Expires: duration(r.Expires),
+		IDs: some(r.IDs), Token: r.Token, Owner: r.Owner, Expires: lifetime(r.Expires),
 		PayloadHashes: r.PayloadHashes, Targets: r.Targets, Take: encodeTake(r.Take),
 	}
 }

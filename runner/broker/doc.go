@@ -7,7 +7,8 @@
 //	curl -sS --unix-socket "$ONCECTL_SOCKET" -X POST http://oncectl/claim/invoice/4711
 //
 // Bodies and answers are JSON; times are RFC 3339, durations like "10m". Fields
-// that are not named here are refused.
+// that are not named here are refused, and so is a body without its list, an
+// "expires" that is not more than zero, and text that is no Unicode.
 //
 //	POST /claim     {"ids":["a","b"],"expires":"10m"} → {"won":[true,false],"token":"…"}
 //	                also: "token", "owner", "payload_hashes", "targets", "take"

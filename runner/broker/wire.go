@@ -24,11 +24,29 @@ func (d *duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// lifetime is a duration that is not zero: a claim whose time is reckoned to be
+// none must not become one that never ends.
+type lifetime duration
+
+func (l lifetime) MarshalText() ([]byte, error) { return duration(l).MarshalText() }
+
+func (l *lifetime) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil {
+		return err
+	}
+	if v <= 0 {
+		return fmt.Errorf("duration %v is not more than zero", v)
+	}
+	*l = lifetime(v)
+	return nil
+}
+
 type claimBody struct {
 	IDs           []runner.EventID `json:"ids"`
 	Token         runner.Token     `json:"token,omitempty"`
 	Owner         string           `json:"owner,omitempty"`
-	Expires       duration         `json:"expires,omitzero"`
+	Expires       lifetime         `json:"expires,omitzero"`
 	PayloadHashes []string         `json:"payload_hashes,omitempty"`
 	Targets       []string         `json:"targets,omitempty"`
 	// Take is nil where the caller leaves it to the server.
@@ -52,7 +70,7 @@ type idsBody struct {
 	IDs     []runner.EventID `json:"ids"`
 	Token   runner.Token     `json:"token,omitempty"`
 	Outcome runner.Outcome   `json:"outcome,omitempty"`
-	Expires duration         `json:"expires,omitzero"`
+	Expires lifetime         `json:"expires,omitzero"`
 }
 
 type settleBody struct {
