@@ -94,7 +94,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.once, "once", "", "run until one run of this `KEY` has succeeded")
 	f.DurationVar(&o.timeout, "timeout", 0, "end the command after this time (default: never)")
 	f.DurationVar(&o.killAfter, "kill-after", defaultKillAfter, "time from SIGTERM to SIGKILL")
-	f.StringVar(&o.onLoss, "on-lock-loss", string(runner.LossPause), "`pause` the job until the lock is back, or stop it")
+	f.StringVar(&o.onLoss, "on-lock-loss", string(runner.LossPause), "`POLICY` for a lost lock: pause the job until it is back, or stop the job")
 	f.DurationVar(&o.grace, "lock-grace", defaultLockGrace, "how long a paused job waits for its lock")
 	f.IntVar(&o.concurrency, "concurrency", 4, "most requests in flight, of all sends of the job together")
 	f.BoolVar(&o.quietOK, "quiet-ok", false, "show the job's output only if it fails")

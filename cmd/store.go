@@ -89,7 +89,7 @@ func parseStoreURL(u, by string) (storeChoice, error) {
 	if path, ok := strings.CutPrefix(u, "sqlite:"); ok {
 		path = strings.TrimPrefix(path, "//")
 		if path == "" {
-			return storeChoice{}, hinted{fmt.Errorf("%s names no file after sqlite:", by), "sqlite:/var/lib/oncectl/oncectl.db, for example"}
+			return storeChoice{}, hinted{fmt.Errorf("%s names no file after \"sqlite:\"", by), "sqlite:/var/lib/oncectl/oncectl.db, for example"}
 		}
 		return storeChoice{Path: path, By: by}, nil
 	}
