@@ -203,21 +203,28 @@ byte notBefore;     /* beside the fence: ticks until a job may start at all */
 byte live; /* number of unpaused jobs: to be 0 or 1 */
 
 /*
- * What must be possible, lest all this hold of a model in which nothing happens:
- * a run waits for its predecessor, starts its job, loses its lock, takes it
- * again, and a claim of it commits. -DREACH makes that the error to be found.
+ * What must be possible, lest all this hold of a model in which nothing happens.
+ * -DREACH=n makes it the error to be found.
  */
+#define CLAIMED 1 /* a run waits for its predecessor, starts its job, loses its lock,
+                     takes it again, and a claim of it commits */
+#define ENDED   2 /* a paused job is ended, as another run has had the lock since */
+#define KILLED  3 /* a guard kills the job of a killed oncectl */
+#define HALTED  4 /* a guard pauses the job of a stopped oncectl, and it goes on later */
 #ifdef REACH
 bit waited[SLOTS];
 bit retaken[SLOTS];
-inline witness(h) { assert(!waited[h] || !retaken[h]) }
+bit halted[SLOTS];
+#define reached(n, what) assert(n != REACH || !(what))
 inline hasWaited(h) { waited[h] = 1 }
 inline hasRetaken(h) { retaken[h] = 1 }
-inline unnote(h) { waited[h] = 0; retaken[h] = 0 }
+inline hasHalted(h) { halted[h] = 1 }
+inline unnote(h) { waited[h] = 0; retaken[h] = 0; halted[h] = 0 }
 #else
-inline witness(h) { skip }
+#define reached(n, what) skip
 inline hasWaited(h) { skip }
 inline hasRetaken(h) { skip }
+inline hasHalted(h) { skip }
 inline unnote(h) { skip }
 #endif
 
@@ -229,7 +236,7 @@ inline goLive(h) { assert(live == 0); live++; job[h] = LIVE; heard(h) }
 inline pause(h)  { if :: job[h] == LIVE -> live--; job[h] = PAUSED :: else fi }
 inline kill(h)   { if :: job[h] == LIVE -> live-- :: else fi; job[h] = NOJOB }
 
-inline commit(h) { assert(fence == h); witness(h) }
+inline commit(h) { assert(fence == h); reached(CLAIMED, waited[h] && retaken[h]) }
 
 #ifdef GUARD_COUNTS_SILENCE
 inline heard(h) { quiet[h] = FULL }
@@ -418,7 +425,7 @@ proctype oncectl(byte h) {
 	:: d_step { in(h, RUNS) && job[h] == PAUSED && !expired(h) && !go[h] -> go[h] = 1 }
 	:: d_step { in(h, RUNS) && job[h] == PAUSED && go[h] -> undecided(h); goLive(h) }
 #else
-	:: d_step { in(h, RUNS) && job[h] == PAUSED && !expired(h) -> goLive(h) }
+	:: d_step { in(h, RUNS) && job[h] == PAUSED && !expired(h) -> reached(HALTED, halted[h]); goLive(h) }
 #endif
 
 	/* The lock is lost: its connection is closed, or the deadline has passed.
@@ -449,7 +456,7 @@ proctype oncectl(byte h) {
 #endif
 	:: d_step { in(h, ASKS) && lockGone(h) -> loses(h) }
 	/* somebody ran, or the grace is over, or a signal */
-	:: d_step { (in(h, LOST) || in(h, ASKS)) -> kill(h); ends(h) }
+	:: d_step { (in(h, LOST) || in(h, ASKS)) -> reached(ENDED, fence != h); kill(h); ends(h) }
 
 	/* no answer, or a signal before the job has begun */
 	:: d_step { acts(h) && st[h] <= WAITS -> ends(h) }
@@ -467,14 +474,14 @@ proctype guard(byte h) {
 #else
 	/* oncectl tells the guard the lease with every answered heartbeat, so that
 	   the guard pauses at the same deadline when oncectl cannot */
-	:: d_step { st[h] == RUNS && job[h] == LIVE && expired(h) -> pause(h) }
+	:: d_step { st[h] == RUNS && job[h] == LIVE && expired(h) -> pause(h); hasHalted(h) }
 #endif
 #endif
 #ifdef NO_GUARD
 	:: d_step { st[h] == ORPHAN && job[h] == NOJOB -> over(h) }
 #else
 	/* oncectl is gone: the job is killed first, then the descriptor goes */
-	:: d_step { st[h] == ORPHAN -> kill(h); over(h) }
+	:: d_step { st[h] == ORPHAN -> reached(KILLED, job[h] == LIVE); kill(h); over(h) }
 #endif
 	od
 }
