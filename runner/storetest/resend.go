@@ -65,20 +65,21 @@ func testOlderLetters(t *testing.T, h Harness) {
 		save(t, s, letter)
 	}
 	for _, kind := range []string{"claim", "run", "outbox"} {
-		exec(t, p, "insert into failed_jobs (kind, name, event_id, last_error, certainty) values ("+quote(kind)+", 'n', 'a', 'x', 'failed')")
+		exec(t, p, "insert into failed_jobs (kind, name, event_id, last_error, certainty) values ("+quote(kind)+", 'n', 'a', 'x', 'failed'), ("+quote(kind)+", 'n', 'b', 'x', 'failed')")
 	}
 	exec(t, p, "insert into failed_jobs (kind, name, event_id, last_error, certainty, resolved_at, resolution) values ('send', 'n', 'a', 'x', 'failed', '2001-01-01T00:00:00.000Z', 'by hand')")
 	again := sending("a", "b")
 	again.Take = runner.TakeFailed
 	claimAll(t, s, again)
-	wantRows(t, p, "select count(*) from failed_jobs where resolved_at is null", "6")
+	wantRows(t, p, "select count(*) from failed_jobs where resolved_at is null", "9")
 	wantSettle(t, s, settling(again.Token,
 		runner.Settlement{ID: "a", Outcome: runner.Delivered},
 		runner.Settlement{ID: "b", Outcome: runner.InDoubt, DeadLetter: sendLetter("b")}), runner.Settled, runner.Settled)
-	wantRows(t, p, "select event_id, kind, certainty, resolution from failed_jobs order by id",
-		"a|send|failed|delivered", "b|send|failed|tried again", "other|send|failed|-",
-		"a|claim|failed|delivered", "a|run|failed|-", "a|outbox|failed|-", "a|send|failed|by hand", "b|send|in_doubt|-")
-	wantRows(t, p, "select count(*) from failed_jobs where resolution in ('delivered', 'tried again') and resolved_at >= failed_at", "3")
+	wantRows(t, p, "select event_id, kind, certainty, resolution from failed_jobs order by event_id, id",
+		"a|send|failed|delivered", "a|claim|failed|delivered", "a|run|failed|-", "a|outbox|failed|-", "a|send|failed|by hand",
+		"b|send|failed|tried again", "b|claim|failed|tried again", "b|run|failed|-", "b|outbox|failed|-", "b|send|in_doubt|-",
+		"other|send|failed|-")
+	wantRows(t, p, "select count(*) from failed_jobs where resolution in ('delivered', 'tried again') and resolved_at >= failed_at", "4")
 }
 
 // testAdopt: `claim ID` and then `send --id ID` in one run is one claim that

@@ -143,6 +143,10 @@ func testTurnFenced(t *testing.T, h Harness) {
 	wantErr(t, "Turn by an old run through another handle", turn(other, "b", "d"), runner.ErrFenced)
 	wantState(t, s, "b", "unfinished")
 	wantNoClaim(t, s, "d")
+	// Also where only what is claimed is for the old run.
+	_, _, err := s.Turn(t.Context(), settling(mine.Token, settleAll(runner.Delivered, "nobody's")...), inRun(old, "d"))
+	wantErr(t, "Turn that claims for an old run", err, runner.ErrFenced)
+	wantNoClaim(t, s, "d")
 }
 
 // testTurnsCross: each settles what the other wants to claim, so that each may
