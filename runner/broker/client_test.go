@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
 
@@ -94,28 +95,17 @@ func TestClient_WhenTheStoreCannotTurn_TheServerSettlesAndThenClaims(t *testing.
 	}
 }
 
-// Dead letters with the largest payloads do not fit one request.
-func TestClient_WhenDeadLettersAreLarge_EachRequestFitsAndAllArrive(t *testing.T) {
+// The largest payload there is.
+func TestClient_WhenADeadLetterIsAsLargeAsCanBe_ItArrives(t *testing.T) {
 	m := newMemory()
 	c := dial(t, serving(t, whole{m}))
-	body := make([]byte, runner.MaxBodyBytes)
-	var all []runner.Settlement
-	for _, id := range []runner.EventID{"a", "b", "c"} {
-		all = append(all, runner.Settlement{ID: id, Outcome: runner.Failed, DeadLetter: &runner.DeadLetter{
-			Kind: runner.KindSend, EventID: id, Payload: body, LastError: "no", Certainty: runner.Failed,
-		}})
+	want := []runner.Settlement{{ID: "a", Outcome: runner.Failed, DeadLetter: &runner.DeadLetter{
+		Kind: runner.KindSend, EventID: "a", Payload: make([]byte, runner.MaxBodyBytes), LastError: "no", Certainty: runner.Failed,
+	}}}
+	if _, err := c.Settle(context.Background(), runner.SettleRequest{Settlements: want}); err != nil {
+		t.Fatal(err)
 	}
-	answers, won, err := c.Turn(context.Background(), runner.SettleRequest{Settlements: all}, runner.ClaimRequest{IDs: []runner.EventID{"e"}})
-	if err != nil || len(answers) != 3 || !cmp.Equal(won, []bool{true}) {
-		t.Fatalf("answers %v, won %v, error %v", answers, won, err)
-	}
-	n := 0
-	for _, req := range m.requests() {
-		if s, ok := req.(runner.SettleRequest); ok {
-			n += len(s.Settlements)
-		}
-	}
-	if n != 3 {
-		t.Errorf("%d settlements arrived", n)
+	if got := m.requests()[0].(runner.SettleRequest).Settlements; !reflect.DeepEqual(want, got) {
+		t.Errorf("it arrived as another")
 	}
 }
