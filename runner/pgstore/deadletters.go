@@ -97,12 +97,19 @@ func (s *Store) count(ctx context.Context, st statement) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	return readCount(results)
+}
+
+func readCount(results [][]row) (int, error) {
 	r := results[0][0]
 	if err := letIn(r); err != nil {
 		return 0, err
 	}
 	return int(r.number(2)), nil
 }
+
+// deadSend is the condition of a send whose sender died.
+const deadSend = `outcome is null and expires_at <= now() and target is not null`
 
 // sweep makes dead letters of sends whose sender died. It passes over rows that
 // somebody else is changing, and the update's own condition makes a row that
@@ -112,7 +119,7 @@ func (s *Store) count(ctx context.Context, st statement) (int, error) {
 const sweep = `with info as (select oldest_binary from {s}.schema_info),
 dead as (
 	select event_id from {s}.processed_events
-	where outcome is null and expires_at <= now() and target is not null and (select oldest_binary from info) <= $1::int
+	where ` + deadSend + ` and (select oldest_binary from info) <= $1::int
 	order by event_id for update skip locked
 ),
 doubtful as (

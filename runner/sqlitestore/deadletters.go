@@ -112,16 +112,25 @@ func (s *Store) Resolve(ctx context.Context, id int64, resolution string) (bool,
 	return n > 0, err
 }
 
+// deadSend is the condition of a send whose sender died.
+const deadSend = `outcome is null and expires_at is not null and expires_at <= ` + now + ` and target is not null`
+
+// deadSends tells whether there is any.
+func deadSends(ctx context.Context, q querier) (some bool, err error) {
+	err = q.QueryRowContext(ctx, `select exists (select 1 from processed_events where `+deadSend+`)`).Scan(&some)
+	return some, err
+}
+
 // Sweep implements runner.Sweeper. It looks before it takes the write lock,
 // since there is almost never anything to do.
 func (s *Store) Sweep(ctx context.Context) (int, error) {
-	const dead = `outcome is null and expires_at is not null and expires_at <= ` + now + ` and target is not null`
 	var some bool
-	err := s.do(ctx, "looking for sends that were never finished", s.patient(), func() error {
+	err := s.do(ctx, "looking for sends that were never finished", s.patient(), func() (err error) {
 		if err := s.guard(ctx, s.db, nil); err != nil {
 			return err
 		}
-		return s.db.QueryRowContext(ctx, `select exists (select 1 from processed_events where `+dead+`)`).Scan(&some)
+		some, err = deadSends(ctx, s.db)
+		return err
 	})
 	if err != nil || !some {
 		return 0, err
@@ -129,7 +138,7 @@ func (s *Store) Sweep(ctx context.Context) (int, error) {
 	var n int
 	err = s.write(ctx, "recording sends that were never finished", func(tx *sql.Tx) error {
 		doubtful, err := texts(tx.QueryContext(ctx, `update processed_events set outcome = 'in_doubt', finished_at = `+now+`
-			where `+dead+` returning event_id`))
+			where `+deadSend+` returning event_id`))
 		if err != nil {
 			return err
 		}
