@@ -112,8 +112,8 @@ func (o *outboxPublishOptions) complete(cmd *cobra.Command) error {
 	h := &o.http
 	o.drain.Concurrency, o.drain.NoPayload = h.concurrency, h.noPayload
 	o.drain.Retries, o.drain.Backoff, o.drain.BackoffMax, o.drain.MaxWait = h.Retries, h.Backoff, h.BackoffMax, h.MaxWait
-	// The batch has to feed all that can be in flight.
-	o.drain.Batch = max(o.drain.Batch, h.concurrency)
+	// While all that can be is in flight, as much again is in hand.
+	o.drain.Batch = max(o.drain.Batch, 2*h.concurrency)
 	return nil
 }
 

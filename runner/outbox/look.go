@@ -63,9 +63,11 @@ func (l *look) found(rows, asked int, next runner.OutboxCursor, now time.Time) {
 	l.next = now.Add(ease(l.empty))
 }
 
-// wants reports whether there is room for more rows.
+// wants reports whether there is room for more rows: not for a few at a time,
+// which would cost as much as many.
 func (s *state) wants() bool {
-	return !s.stopping && len(s.hand.ready) < s.Concurrency && s.asks() > 0
+	asks := s.asks()
+	return !s.stopping && len(s.hand.ready) < s.Concurrency && asks > 0 && (2*asks >= s.Batch || s.flying == 0 || s.Limit > 0)
 }
 
 // asks is how many more rows fit.
