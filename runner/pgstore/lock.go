@@ -189,13 +189,26 @@ var errPool = fmt.Errorf("%w: the pooler gave no second server connection", runn
 
 // poolBounded runs statements on a second connection behind a pooler. They may
 // have to wait until the pooler has a server connection to give; that wait is
-// bounded, and its end says what is missing.
+// bounded, and its end says what is missing. The transaction's beginning is sent
+// alone: once it is answered there is a connection, and what takes long then is
+// a wait in the server, for which the pool is not to blame.
 func (s *Store) poolBounded(ctx context.Context, c conn, lockTimeout time.Duration, stmts ...statement) ([][]row, error) {
 	bounded, cancel := context.WithTimeout(ctx, s.timing.pool)
 	defer cancel()
-	results, err := transact(bounded, c, lockTimeout, stmts...)
+	_, err := pipeline(bounded, c, beginning(lockTimeout)...)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("%w within %v: each run needs two, so that its pool (default_pool_size, max_db_connections) must have at least twice as many as locks are held through it", errPool, s.timing.pool)
 	}
-	return results, err
+	if err != nil {
+		rollback(c)
+		return nil, err
+	}
+	patient, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	results, err := pipeline(patient, c, append(stmts, statement{sql: "commit"})...)
+	if err != nil {
+		rollback(c)
+		return nil, err
+	}
+	return results[:len(stmts)], nil
 }

@@ -49,10 +49,15 @@ const settings = `select
 	case when current_setting('synchronous_commit') = 'off'
 		then set_config('synchronous_commit', 'on', true) end`
 
+// beginning is how each transaction begins.
+func beginning(lockTimeout time.Duration) []statement {
+	return []statement{{sql: begin}, {sql: settings, args: []any{formatKey(lockTimeout.Milliseconds())}}}
+}
+
 // transact runs statements in one transaction and one round trip, each lock
 // wait bounded by lockTimeout (0: not). It returns the rows of each statement.
 func transact(ctx context.Context, c *pgconn.PgConn, lockTimeout time.Duration, stmts ...statement) ([][]row, error) {
-	all := append([]statement{{sql: begin}, {sql: settings, args: []any{strconv.FormatInt(lockTimeout.Milliseconds(), 10)}}}, stmts...)
+	all := append(beginning(lockTimeout), stmts...)
 	all = append(all, statement{sql: "commit"})
 	results, err := pipeline(ctx, c, all...)
 	if err != nil {

@@ -1,7 +1,8 @@
 // Package pgstore keeps locks, runs, claims and dead letters in PostgreSQL 14
 // and later, directly or through a pooler. Each operation is one round trip
 // once the tables exist: unnamed statements in one pipeline, which poolers of
-// any mode keep on one server connection, in one transaction.
+// any mode keep on one server connection, in one transaction. A run's own behind
+// a pooler are two, so that a wait for the pool is told from one for a row.
 package pgstore
 
 import (

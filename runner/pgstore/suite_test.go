@@ -64,11 +64,13 @@ func (p *place) DB(t testing.TB) *sql.DB {
 }
 
 func TestSuite(t *testing.T) {
+	t.Parallel()
 	pgtest.Schema(t)
 	storetest.Run(t, harness{})
 }
 
 func TestSuite_ThroughPgBouncer(t *testing.T) {
+	t.Parallel()
 	url, _ := pgtest.Schema(t)
 	via := pgtest.Bouncer(t, url, "transaction", "default_pool_size = 60")
 	storetest.Run(t, harness{through: func(testing.TB, string) string { return via }})
