@@ -196,7 +196,26 @@ func (c *Child) Continue() error {
 }
 
 // Kill implements runner.Pausable.
-func (c *Child) Kill() error { return wrap("killing the job", c.ask(guard.Msg{Type: guard.Kill})) }
+func (c *Child) Kill() error {
+	err := wrap("killing the job", c.ask(guard.Msg{Type: guard.Kill}))
+	c.wg.Go(c.giveUp)
+	return err
+}
+
+// lastOutput is how long a reader that takes nothing may hold up the end of a
+// job that was killed.
+const lastOutput = 5 * time.Second
+
+// giveUp bounds how long the output of a killed job is passed on.
+func (c *Child) giveUp() {
+	t := time.NewTimer(lastOutput)
+	defer t.Stop()
+	select {
+	case <-c.done:
+	case <-t.C:
+		c.streams.abandon()
+	}
+}
 
 func wrap(what string, err error) error {
 	if noProcess(err) == nil {

@@ -117,12 +117,20 @@ func (j *job) begin() *job {
 func (j *job) end() {
 	_ = j.Process.Kill() // it may have ended
 	<-j.ended
-	await(j.t, "the job's end", func() bool {
-		for _, pid := range j.living() {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be dead by now
-		}
-		return len(j.living()) == 0
-	})
+	// All are stopped before any is killed, so that none forks meanwhile.
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		sent := map[int]bool{}
+		await(j.t, "the end of what is left of the job", func() bool {
+			quiet := true
+			for _, pid := range j.living() {
+				if !sent[pid] {
+					_ = syscall.Kill(pid, sig) // it may be dead by now
+					sent[pid], quiet = true, false
+				}
+			}
+			return quiet
+		})
+	}
 	j.control.Close()
 }
 
