@@ -113,7 +113,7 @@ func testOtherPayload(t *testing.T, h Harness) {
 // when both began: nothing, or a send that failed before hashes were kept.
 func testTwoPayloads(t *testing.T, h Harness) {
 	p, s := fresh(t, h)
-	const rounds, claimers = 10, 8
+	const rounds, claimers = 6, 8
 	hash := [2]string{runner.HashBytes([]byte("0")), runner.HashBytes([]byte("1"))}
 	for round := range rounds {
 		id := "e" + itoa(round)

@@ -49,7 +49,7 @@ func testProgramContends(t *testing.T, h Harness) {
 	if _, err := s.ApplySchema(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	const n = 100
+	const n = 40
 	all, db := names("e", n), p.DB(t)
 	w := winners{of: map[runner.EventID]int{}}
 	contend(t, p, 8, func(i int, s Store) {

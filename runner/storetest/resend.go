@@ -12,7 +12,7 @@ import (
 func testResend(t *testing.T, h Harness) {
 	t.Run("WhenItFailedBefore_OneOfManyTakesIt", func(t *testing.T) {
 		p, s := fresh(t, h)
-		all := names("e", 20)
+		all := names("e", 8)
 		first := sending(all...)
 		claimAll(t, s, first)
 		wantSettle(t, s, settling(first.Token, settleAll(runner.Failed, all...)...), slices.Repeat(answers(runner.Settled), len(all))...)

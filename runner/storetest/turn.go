@@ -177,7 +177,7 @@ func testTurnsCross(t *testing.T, h Harness) {
 func testTurnBound(t *testing.T, h Harness) {
 	p, s := fresh(t, h)
 	wantClaim(t, s, bare("makes the tables"), true)
-	const senders, n = 8, 40
+	const senders, n = 8, 16
 	w := winners{of: map[runner.EventID]int{}}
 	var done atomic.Bool
 	var watcher sync.WaitGroup
