@@ -80,6 +80,7 @@ type fakeLock struct {
 func (l *fakeLock) Lost() <-chan struct{}         { return l.lost }
 func (l *fakeLock) Check(context.Context) error   { return l.check }
 func (l *fakeLock) Release(context.Context) error { l.note("release"); return nil }
+func (l *fakeLock) Until() time.Time              { return time.Time{} }
 func (l *fakeLock) TakenAt() time.Time            { return time.Now() }
 func (l *fakeLock) Descriptor() (*os.File, error) { return nil, nil }
 

@@ -59,6 +59,9 @@ type Lock interface {
 	// closed, or LeaseDeadline has passed since the last answered heartbeat
 	// was sent. It stays open after Release.
 	Lost() <-chan struct{}
+	// Until is when Lost closes unless a heartbeat is answered before; zero for
+	// a lock without a lease.
+	Until() time.Time
 	// Regain looks whether a lost lock was held all the time, as when this
 	// process was stopped for a while or the network was silent: nil if so, and
 	// Lost returns another channel from then on. ErrLockLost says that what

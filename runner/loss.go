@@ -125,7 +125,9 @@ func (w *watch) replace(held HeldLock) {
 		w.Log.Error("handing the new lock to the guard", "error", err)
 	}
 	old := w.held
+	w.heldMu.Lock()
 	w.held = held
+	w.heldMu.Unlock()
 	_ = old.Release(context.Background()) // it is gone already; this frees what is left of it
 }
 
@@ -174,7 +176,10 @@ func (w *watch) halted(ctx context.Context, lost <-chan struct{}) <-chan struct{
 	if err := w.held.Check(checkCtx); err != nil {
 		return w.lockLost(ctx)
 	}
-	if err := w.child.Continue(); err != nil {
+	switch err := w.child.Continue(); {
+	case errors.Is(err, ErrLockLost):
+		return w.lockLost(ctx)
+	case err != nil:
 		w.endLost(fmt.Sprintf("it was paused by its guard and could not be continued: %v", err))
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 )
 
 // Command is the job's command as it is to be started.
@@ -14,6 +15,11 @@ type Command struct {
 	// LockFile is the duplicate of the lock's descriptor for the guard to hold
 	// until the job is dead; nil for none. The starter closes it.
 	LockFile *os.File
+	// Lease tells until when the lock is surely held, zero for always; nil is
+	// the same. The guard starts and continues nothing after that time, and
+	// pauses what runs: it may learn of it late, but it never acts on an old
+	// order.
+	Lease func() time.Time
 	// QuietOK keeps the output back and shows it only when the job fails.
 	QuietOK bool
 }
@@ -42,7 +48,8 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exit status %d", e.Code)
 }
 
-// Starter starts commands. Errors: ErrNotFound, ErrNotExecutable.
+// Starter starts commands. Errors: ErrNotFound, ErrNotExecutable; ErrLockLost if
+// the lease ran out before the command was started.
 type Starter interface {
 	Start(ctx context.Context, c Command) (Child, error)
 }
@@ -63,6 +70,8 @@ type Process interface {
 // method returns when its effect is complete.
 type Pausable interface {
 	Pause() error
+	// Continue returns ErrLockLost, with the job still paused, if the lease has
+	// run out.
 	Continue() error
 	// Kill ends what is left of the job with SIGKILL, paused or not.
 	Kill() error

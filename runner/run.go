@@ -47,15 +47,25 @@ type Begun struct {
 	// ServerChanged says that the server was restarted or promoted since the
 	// predecessor began.
 	ServerChanged bool
+	// Wait is what is left of the wait that an earlier run owed and did not
+	// see the end of.
+	Wait time.Duration
 	// NoHandover says that the lock cannot have been free while the
 	// predecessor's job lived, so that nothing needs to be waited for.
 	NoHandover bool
+	// ExpiredSends says that there are sends whose sender died. It is part of
+	// the record so that a run looks for them without a round trip of its own,
+	// and calls the lock's Sweep (see Sweeper) only when there are some.
+	ExpiredSends bool
 }
 
 // RunEnd is what is recorded when a run is over.
 type RunEnd struct {
 	Outcome  RunOutcome
 	ExitCode int
+	// Started says that the job was started, so that whatever had to be waited
+	// for before is over.
+	Started bool
 	// DeadLetter is saved in the same transaction; nil after a success.
 	DeadLetter *DeadLetter
 }
@@ -64,7 +74,8 @@ type RunEnd struct {
 type Recorder interface {
 	// Begin inserts the run and makes it the owner of the lock's fence, in one
 	// transaction. ErrDone if a run of the same lock and key has succeeded;
-	// then nothing was written. Repeated with the same token it is the same run.
+	// then nothing was written. ErrLockLost if the lock was lost before. Repeated
+	// with the same token it is the same run.
 	Begin(ctx context.Context, req BeginRequest) (Begun, error)
 	// Resume tells a lock that was taken again that run goes on under it.
 	// ErrFenced if another run has owned the fence since.

@@ -132,7 +132,10 @@ func TestRun_WhenThePredecessorIsUnfinished_WaitsAsLongAsItMayLive(t *testing.T)
 		"none":                        {Begun{}, false, 0},
 		"elsewhere":                   {Begun{Predecessor: before}, true, HandoverWait},
 		"server restarted":            {Begun{Predecessor: before, ServerChanged: true}, true, RestartWait},
-		"here and gone":               {Begun{Predecessor: here, ServerChanged: true}, true, 0},
+		"here and gone":               {Begun{Predecessor: here}, true, 0},
+		"here, gone with the server":  {Begun{Predecessor: here, ServerChanged: true}, true, HandoverWait},
+		"owed by one that was ended":  {Begun{Wait: 17 * time.Second}, false, 17 * time.Second},
+		"owed by more than one":       {Begun{Predecessor: before, Wait: 17 * time.Second}, false, 17 * time.Second},
 		"here and alive":              {Begun{Predecessor: here}, false, HandoverWait},
 		"lock dies with its last job": {Begun{Predecessor: before, NoHandover: true}, false, 0},
 	} {

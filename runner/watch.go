@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -14,6 +15,7 @@ import (
 type watch struct {
 	*Runner
 	job    Job
+	heldMu sync.Mutex // of writing held; only lease reads it elsewhere
 	held   HeldLock
 	run    Run
 	broker GatedBroker
@@ -44,7 +46,25 @@ func (w *watch) begin(ctx context.Context) (Result, error) {
 	}
 	w.run = begun.Run
 	w.Log.Info("took the lock", "lock", w.job.Lock.Name, "run", w.run.ID, "key", key)
+	if begun.ExpiredSends {
+		w.sweep(ctx)
+	}
 	return w.handOver(ctx, begun)
+}
+
+// sweep makes dead letters of sends whose sender died. They are not this job's,
+// which is not kept from its work by them: the next run tries again.
+func (w *watch) sweep(ctx context.Context) {
+	sweeper, ok := w.held.(Sweeper)
+	if !ok {
+		return
+	}
+	switch n, err := sweeper.Sweep(ctx); {
+	case err != nil:
+		w.Log.Warn("looking for sends that were never finished", "error", err)
+	case n > 0:
+		w.Log.Info("found sends that were never finished; see 'oncectl failed list'", "events", n)
+	}
 }
 
 // handOver waits until the job of an unfinished predecessor is surely paused
@@ -54,7 +74,11 @@ func (w *watch) handOver(ctx context.Context, b Begun) (Result, error) {
 	if d == 0 {
 		return Result{}, nil
 	}
-	w.Log.Info("waiting: the run before was never finished", "before", b.Predecessor.ID, "host", b.Predecessor.Host.Name, "wait", d)
+	if p := b.Predecessor; p != nil {
+		w.Log.Info("waiting: the run before was never finished", "before", p.ID, "host", p.Host.Name, "wait", d)
+	} else {
+		w.Log.Info("waiting: a run before was never finished, and who waited for it ended", "wait", d)
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	for {
@@ -75,18 +99,34 @@ func (w *watch) handOver(ctx context.Context, b Begun) (Result, error) {
 }
 
 // handoverWait is how long the job of an unfinished predecessor might go on:
-// see the constants beside LeaseDeadline.
-func (w *watch) handoverWait(b Begun) time.Duration {
+// see the constants beside LeaseDeadline. What the predecessor had still to
+// wait for itself counts as well: it may have been told to end meanwhile.
+func (w *watch) handoverWait(b Begun) time.Duration { return max(b.Wait, w.ownWait(b)) }
+
+func (w *watch) ownWait(b Begun) time.Duration {
 	p := b.Predecessor
-	switch {
-	case p == nil || b.NoHandover:
+	if p == nil || b.NoHandover {
 		return 0
-	case p.Host.ID != "" && p.Host.ID == w.Host.ID && w.Gone(p.PID):
+	}
+	gone := p.Host.ID != "" && p.Host.ID == w.Host.ID && w.Gone(p.PID)
+	switch {
+	case gone && b.ServerChanged:
+		// Its lock went with the server, so that its guard may still be at it.
+		return HandoverWait
+	case gone:
 		return 0
 	case b.ServerChanged:
 		return RestartWait
 	}
 	return HandoverWait
+}
+
+// lease is until when the lock that is held now is surely held.
+func (w *watch) lease() time.Time {
+	w.heldMu.Lock()
+	held := w.held
+	w.heldMu.Unlock()
+	return held.Until()
 }
 
 // start opens the broker and starts the command.
@@ -105,6 +145,7 @@ func (w *watch) start(ctx context.Context) error {
 		Argv:     w.job.Argv,
 		Env:      jobEnv(w.job.Env, w.run, broker.Path()),
 		LockFile: lockFile,
+		Lease:    w.lease,
 		QuietOK:  w.job.QuietOK,
 	})
 	if err != nil {
@@ -180,7 +221,7 @@ func (w *watch) finish(ctx context.Context) {
 		w.Log.Warn("closing the job", "error", err)
 	}
 	w.closeBroker()
-	w.saveEnd(ctx, RunEnd{Outcome: w.outcome, ExitCode: w.exit.Status(), DeadLetter: w.deadLetter()})
+	w.saveEnd(ctx, RunEnd{Outcome: w.outcome, ExitCode: w.exit.Status(), Started: true, DeadLetter: w.deadLetter()})
 }
 
 // saveEnd records how the run ended. A signal that ended the job must not cut

@@ -145,6 +145,9 @@ func (h *held) Lost() <-chan struct{} {
 	return lost
 }
 
+// Until implements runner.Lock.
+func (h *held) Until() time.Time { return h.lease.surelyUntil() }
+
 // Regain implements runner.Lock.
 func (h *held) Regain(ctx context.Context) error {
 	err := h.lease.regain(ctx)

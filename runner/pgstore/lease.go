@@ -49,6 +49,7 @@ func newLease(c conn, t timing, backend int64, sent time.Time, look func(context
 	}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.socket, _ = duplicate(c) // -1 where that is not possible: nobody else has it then either
+	l.heard = sent
 	l.deadline = time.AfterFunc(time.Until(sent.Add(t.deadline)), l.lose)
 	go l.run()
 	return l
@@ -91,6 +92,14 @@ func (l *lease) heardSince(t time.Time) bool {
 	return !l.heard.Before(t)
 }
 
+// surelyUntil is when the lock is no longer surely held, unless a heartbeat is
+// answered before.
+func (l *lease) surelyUntil() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heard.Add(l.timing.deadline)
+}
+
 // regain ends a loss if the connection answers, with the same server process
 // behind it: then nobody else can have had the lock.
 func (l *lease) regain(ctx context.Context) error {
@@ -103,6 +112,7 @@ func (l *lease) regain(ctx context.Context) error {
 	if l.isLost {
 		l.isLost, l.lost = false, make(chan struct{})
 	}
+	l.heard = sent
 	l.deadline.Reset(time.Until(sent.Add(l.timing.deadline)))
 	return nil
 }

@@ -120,6 +120,9 @@ func (h *held) Check(context.Context) error {
 	return fmt.Errorf("%s was removed or replaced: %w", h.path, runner.ErrLockLost)
 }
 
+// Until implements runner.Lock: the kernel keeps a lock without heartbeats.
+func (h *held) Until() time.Time { return time.Time{} }
+
 // Regain implements runner.Lock: a file that was replaced is no lock any more.
 func (h *held) Regain(ctx context.Context) error { return h.Check(ctx) }
 

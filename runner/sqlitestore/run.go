@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,18 +28,34 @@ func (h *held) Begin(ctx context.Context, req runner.BeginRequest) (runner.Begun
 			return err
 		}
 		b = runner.Begun{}
-		if len(latest) > 0 && latest[0].run.Token == req.Token {
+		again := len(latest) > 0 && latest[0].run.Token == req.Token
+		if again {
 			b.Run, latest = latest[0].run, latest[1:]
-		} else if b.Run, err = h.insertRun(ctx, tx, req); err != nil {
-			return err
 		}
 		if len(latest) > 0 && !latest[0].finished {
 			b.Predecessor = &latest[0].run
 			b.NoHandover = latest[0].lockFile == h.identity
 		}
-		return nil
+		if b.ExpiredSends, err = deadSends(ctx, tx); err != nil {
+			return err
+		}
+		if b.Wait, err = h.owed(ctx, tx); err != nil || again {
+			return err
+		}
+		b.Run, err = h.insertRun(ctx, tx, req, b.Predecessor != nil && !b.NoHandover)
+		return err
 	})
 	return b, err
+}
+
+// owed is what is left of the wait that an earlier run owed.
+func (h *held) owed(ctx context.Context, tx *sql.Tx) (time.Duration, error) {
+	var until sql.NullString
+	err := tx.QueryRowContext(ctx, "select not_before from fences where lock_key = ?1", h.id.Key).Scan(&until)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !until.Valid {
+		return 0, nil
+	}
+	return max(0, time.Until(parseTime(until.String))), err
 }
 
 // refuseDone returns ErrDone if a run of this lock and key has succeeded.
@@ -86,8 +103,9 @@ func (h *held) latestRuns(ctx context.Context, tx *sql.Tx) ([]recordedRun, error
 	return out, rows.Err()
 }
 
-// insertRun records the run and gives it the lock's fence.
-func (h *held) insertRun(ctx context.Context, tx *sql.Tx, req runner.BeginRequest) (runner.Run, error) {
+// insertRun records the run and gives it the lock's fence. The wait for an
+// unfinished run goes into the fence, so that it outlives a waiter.
+func (h *held) insertRun(ctx context.Context, tx *sql.Tx, req runner.BeginRequest, waits bool) (runner.Run, error) {
 	run := runner.Run{Lock: h.id, Key: req.Key, Token: req.Token, Host: req.Host, PID: req.PID, ScheduledAt: req.ScheduledAt}
 	var startedAt string
 	err := tx.QueryRowContext(ctx, `insert into runs (lock, lock_key, key, scheduled_at, token, host, host_id, pid, server)
@@ -98,9 +116,14 @@ func (h *held) insertRun(ctx context.Context, tx *sql.Tx, req runner.BeginReques
 		return run, err
 	}
 	run.StartedAt = parseTime(startedAt)
-	_, err = tx.ExecContext(ctx, `insert into fences (lock_key, run_id, token) values (?1, ?2, ?3)
-		on conflict (lock_key) do update set run_id = excluded.run_id, token = excluded.token`,
-		h.id.Key, run.ID, string(run.Token))
+	var notBefore time.Time
+	if waits {
+		notBefore = time.Now().Add(runner.HandoverWait)
+	}
+	_, err = tx.ExecContext(ctx, `insert into fences (lock_key, run_id, token, not_before) values (?1, ?2, ?3, ?4)
+		on conflict (lock_key) do update set run_id = excluded.run_id, token = excluded.token,
+		not_before = nullif(max(coalesce(not_before, ''), coalesce(excluded.not_before, '')), '')`,
+		h.id.Key, run.ID, string(run.Token), timeOrNull(notBefore))
 	return run, err
 }
 
@@ -122,6 +145,13 @@ func (h *held) Finish(ctx context.Context, run runner.Run, end runner.RunEnd) er
 			where id = ?1 and token = ?2 and finished_at is null`, run.ID, string(run.Token), string(end.Outcome), end.ExitCode)
 		if err != nil {
 			return err
+		}
+		if end.Started {
+			_, err := tx.ExecContext(ctx, "update fences set not_before = null where lock_key = ?1 and token = ?2 and not_before is not null",
+				h.id.Key, string(run.Token))
+			if err != nil {
+				return err
+			}
 		}
 		n, err := res.RowsAffected()
 		if err != nil || n == 0 || end.DeadLetter == nil {

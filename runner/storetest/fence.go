@@ -76,7 +76,7 @@ func testFence(t *testing.T, h Harness) {
 	})
 	t.Run("WhenNoRunEverBegan_NothingIsWritten", func(t *testing.T) {
 		_, s := fresh(t, h)
-		run := runner.Run{ID: 1, Lock: lockID("nightly"), Token: runner.NewToken()}
+		run := runner.Run{ID: 1, Lock: lockID(t, "nightly"), Token: runner.NewToken()}
 		_, err := s.Claim(t.Context(), inRun(run, "a"))
 		wantErr(t, "Claim by a run that nobody knows", err, runner.ErrFenced)
 		wantNoClaim(t, s, "a")

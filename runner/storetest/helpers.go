@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -18,9 +19,14 @@ const longExpiry = time.Hour
 // here is the host that the suite's runs are on.
 var here = runner.Host{Name: "host-a", ID: "boot-1:pidns-1"}
 
-// lockID names a lock as the command line would.
-func lockID(name string) runner.LockID {
-	return runner.LockID{Name: name, Key: runner.LockKey("storetest", name)}
+// salt keeps the locks of several test processes on one server apart.
+var salt = rand.Text()
+
+// lockID names a lock as the command line would. Its key is that of this suite:
+// several may run on one server at once.
+func lockID(t testing.TB, name string) runner.LockID {
+	suite, _, _ := strings.Cut(t.Name(), "/")
+	return runner.LockID{Name: name, Key: runner.LockKey(salt+suite, name)}
 }
 
 // fresh opens one handle on an empty store.
@@ -33,7 +39,7 @@ func fresh(t *testing.T, h Harness) (Place, Store) {
 // mustLock takes a free lock and releases it when t ends.
 func mustLock(t *testing.T, s runner.Locker, name string) runner.HeldLock {
 	t.Helper()
-	held, err := s.TryLock(t.Context(), lockID(name))
+	held, err := s.TryLock(t.Context(), lockID(t, name))
 	if err != nil {
 		t.Fatalf("TryLock(%q) = %v, want the lock", name, err)
 	}

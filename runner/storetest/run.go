@@ -28,6 +28,7 @@ func testRun(t *testing.T, h Harness) {
 			oneRun(t, s, "nightly", "tick", runner.RunSucceeded)
 		}
 	})
+	t.Run("WhenAWaiterEnds_TheNextOwesTheWait", func(t *testing.T) { testOwedWait(t, h) })
 	t.Run("WhenTheOneBeforeIsUnfinished_NamesIt", func(t *testing.T) { testPredecessor(t, h) })
 	t.Run("WhenFinished_IsRecordedWithItsDeadLetter", func(t *testing.T) { testFinish(t, h) })
 	t.Run("WhenFinishedTwice_StaysAsItWas", func(t *testing.T) { testFinishTwice(t, h) })
@@ -57,7 +58,7 @@ func testBegin(t *testing.T, h Harness) {
 		t.Fatalf("Begin() = %v", err)
 	}
 	run := b.Run
-	if run.ID <= 0 || run.Lock != lockID("nightly") || run.Key != req.Key || run.Token != req.Token ||
+	if run.ID <= 0 || run.Lock != lockID(t, "nightly") || run.Key != req.Key || run.Token != req.Token ||
 		run.Host != here || run.PID != 4711 || !run.ScheduledAt.Equal(at) {
 		t.Errorf("Begin() returned the run %+v for %+v", run, req)
 	}
@@ -116,6 +117,39 @@ func testDone(t *testing.T, h Harness) {
 	held = mustLock(t, s, "nightly")
 	_, err = held.Begin(t.Context(), beginRequest("tick"))
 	wantErr(t, "Begin of a key that succeeded earlier", err, runner.ErrDone)
+}
+
+// A run that waits for an unfinished one may be told to end, or be killed, before
+// the wait is over: then whoever comes next owes the rest of it.
+func testOwedWait(t *testing.T, h Harness) {
+	p, s := fresh(t, h)
+	oneRun(t, s, "nightly", "", "") // crashed
+	waiter := mustLock(t, p.Open(t), "nightly")
+	b := mustBegin(t, waiter, "")
+	if b.NoHandover {
+		t.Log("nothing is to be waited for on this store")
+		return
+	}
+	if b.Predecessor == nil || b.Wait != 0 {
+		t.Fatalf("Begin() after a crash = %+v, want a predecessor and nothing owed", b)
+	}
+	mustFinish(t, waiter, b.Run, runner.RunFailed) // its job was never started
+	mustRelease(t, waiter)
+
+	next := mustLock(t, p.Open(t), "nightly")
+	b = mustBegin(t, next, "")
+	if b.Predecessor != nil || b.Wait <= 0 || b.Wait > runner.HandoverWait {
+		t.Errorf("Begin() after a waiter that did not start its job = %+v, want some of %v", b, runner.HandoverWait)
+	}
+	if err := next.Finish(t.Context(), b.Run, runner.RunEnd{Outcome: runner.RunSucceeded, Started: true}); err != nil {
+		t.Fatalf("Finish() = %v", err)
+	}
+	mustRelease(t, next)
+
+	last := mustLock(t, p.Open(t), "nightly")
+	if b = mustBegin(t, last, ""); b.Wait != 0 {
+		t.Errorf("Begin() after a job that was started owes %v", b.Wait)
+	}
 }
 
 func testPredecessor(t *testing.T, h Harness) {

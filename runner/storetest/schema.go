@@ -133,7 +133,7 @@ func testNewer(t *testing.T, h Harness) {
 	wantErr(t, "EachClaim", err, runner.ErrRefused)
 	_, err = s.ApplySchema(t.Context())
 	wantErr(t, "ApplySchema", err, runner.ErrRefused)
-	if held, lockErr := s.TryLock(t.Context(), lockID("nightly")); lockErr != nil {
+	if held, lockErr := s.TryLock(t.Context(), lockID(t, "nightly")); lockErr != nil {
 		wantErr(t, "TryLock", lockErr, runner.ErrRefused)
 	} else {
 		_, err = held.Begin(t.Context(), beginRequest(""))

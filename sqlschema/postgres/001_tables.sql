@@ -80,7 +80,11 @@ create index if not exists outbox_keys
     on {schema}.outbox (key, id) where sent_at is null;
 -- Which keys somebody is publishing: few, however many rows wait.
 create index if not exists outbox_leased
-    on {schema}.outbox (key) where leased_until is not null and sent_at is null;
+    on {schema}.outbox (key, id) where leased_until is not null and sent_at is null;
+-- What oncectl added itself and nobody has taken yet: an addition whose answer
+-- was lost finds its row.
+create index if not exists outbox_added
+    on {schema}.outbox (token) where token is not null and leased_until is null and sent_at is null;
 
 create table if not exists {schema}.runs (
     id           bigserial primary key,
@@ -112,7 +116,10 @@ create index if not exists runs_unfinished
 create table if not exists {schema}.fences (
     lock_key bigint primary key,
     run_id   bigint not null,
-    token    uuid not null
+    token    uuid not null,
+    -- No job of the lock may start before: the wait for an unfinished run, which
+    -- outlives a waiter that was killed or told to end.
+    not_before timestamptz
 );
 
 insert into {schema}.schema_info (version, oldest_binary) values (1, 1)

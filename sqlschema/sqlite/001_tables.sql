@@ -77,7 +77,11 @@ create index if not exists outbox_keys
     on outbox (key, id) where sent_at is null;
 -- Which keys somebody is publishing: few, however many rows wait.
 create index if not exists outbox_leased
-    on outbox (key) where leased_until is not null and sent_at is null;
+    on outbox (key, id) where leased_until is not null and sent_at is null;
+-- What oncectl added itself and nobody has taken yet: an addition whose answer
+-- was lost finds its row.
+create index if not exists outbox_added
+    on outbox (token) where token is not null and leased_until is null and sent_at is null;
 
 create table if not exists runs (
     id           integer primary key autoincrement,
@@ -106,7 +110,10 @@ create index if not exists runs_unfinished
 create table if not exists fences (
     lock_key integer primary key,
     run_id   integer not null,
-    token    text not null
+    token    text not null,
+    -- No job of the lock may start before: the wait for an unfinished run, which
+    -- outlives a waiter that was killed or told to end.
+    not_before text
 );
 
 insert into schema_info (singleton, version, oldest_binary) values (1, 1, 1)
