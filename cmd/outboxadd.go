@@ -57,7 +57,7 @@ func (o *outboxAddOptions) run(ctx context.Context, show bool) error {
 	if err != nil {
 		return err
 	}
-	entry := runner.OutboxEntry{Topic: o.topic, Key: o.key, Payload: payload}
+	entry := runner.OutboxEntry{Topic: o.topic, Key: o.key, Payload: payload, Token: runner.NewToken()}
 	if err := entry.Check(); err != nil {
 		return err
 	}

@@ -22,10 +22,12 @@ type OutboxEntry struct {
 	Topic   string
 	Key     string // empty: none
 	Payload []byte // JSON
+	// Token makes a repeated addition find its row, until a publisher has
+	// taken it.
+	Token Token
 }
 
-// Check refuses, with ErrInvalid, what no store may keep. What it lets pass,
-// both kinds of store take.
+// Check refuses, with ErrInvalid, what no store may keep.
 func (e OutboxEntry) Check() error {
 	if err := checkName(e.Topic); err != nil {
 		return fmt.Errorf("topic %s: %w", quoteShort(e.Topic), err)
@@ -36,12 +38,31 @@ func (e OutboxEntry) Check() error {
 		}
 	}
 	switch {
+	case e.Token == "":
+		return fmt.Errorf("%w: an addition has no token", ErrInvalid)
 	case len(e.Payload) > MaxBodyBytes:
 		return fmt.Errorf("%w: the payload has %d bytes, the limit is %d", ErrInvalid, len(e.Payload), MaxBodyBytes)
 	case !json.Valid(e.Payload):
 		return fmt.Errorf("%w: the payload is not JSON", ErrInvalid)
+	case hasNUL(e.Payload):
+		return fmt.Errorf("%w: the payload has \\u0000, which jsonb does not take", ErrInvalid)
 	}
 	return nil
+}
+
+// hasNUL reports whether JSON has the escape of NUL. A backslash that is itself
+// escaped begins none.
+func hasNUL(payload []byte) bool {
+	for i := 0; i+5 < len(payload); i++ {
+		if payload[i] != '\\' {
+			continue
+		}
+		if string(payload[i:i+6]) == `\u0000` {
+			return true
+		}
+		i++
+	}
+	return false
 }
 
 // OutboxRow is a message as a publisher gets it.
@@ -155,7 +176,8 @@ type OutboxMarker interface {
 // OutboxAdder puts messages into the outbox.
 type OutboxAdder interface {
 	// AddToOutbox returns the new row's id. Errors: ErrInvalid, ErrUnavailable,
-	// ErrRefused. After ErrUnavailable it may have been added.
+	// ErrRefused and ErrUndecided; in a run ErrLockLost. After
+	// ErrUnavailable and ErrUndecided it may have been added.
 	AddToOutbox(ctx context.Context, e OutboxEntry) (int64, error)
 }
 

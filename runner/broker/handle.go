@@ -75,6 +75,8 @@ func (s *Server) endpoint(name, rest string, more bool) (endpoint, error) {
 		return s.settle, nil
 	case "turn":
 		return s.turn, nil
+	case "outbox":
+		return s.addToOutbox, nil
 	case "run":
 		return s.run, nil
 	case "slot":

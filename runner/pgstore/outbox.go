@@ -65,7 +65,7 @@ heads as materialized (
 	select k.key, k.id from keys k cross join lateral (` + runOf + ` limit 1) h
 	where h.ok and (
 		select true from {s}.outbox l
-		where l.key = k.key and l.sent_at is null and l.leased_until is not null and l.token is not null and l.leased_until > now()
+		where l.key = k.key and l.id >= k.id and l.sent_at is null and l.leased_until is not null and l.token is not null and l.leased_until > now()
 		limit 1) is null
 	limit $2::int
 ),
@@ -235,13 +235,15 @@ done as (
 		doubtful = o.doubtful or i.doubtful,
 		last_error = case i.verdict when 0 then null when 3 then o.last_error else i.error end
 	from input i
-	where o.id = any($2::text[]::bigint[]) and o.id = i.id and o.token = $1::uuid and o.sent_at is null and o.leased_until is not null
+	where o.id = any($2::text[]::bigint[]) and o.id = i.id and o.token = $1::uuid and o.sent_at is null
+		and (o.leased_until is null) is not true -- so put, no plan takes the index of leases for it
 		and (select oldest_binary from info) <= $14::int
 	returning o.id, o.topic, o.payload, i.verdict, i.error, i.hash, i.keep, i.request, i.attempts, i.certainty, i.retry_at
 ),
 before as (
 	update {s}.failed_jobs f set resolved_at = now(), resolution = case when d.verdict = 0 then 'delivered' else 'tried again' end
 	from done d where d.verdict in (0, 2) and f.event_id = 'outbox-' || d.id::text and f.kind = 'outbox' and f.resolved_at is null
+		and f.event_id = any(array(select 'outbox-' || i.id::text from input i where i.verdict in (0, 2)))
 ),
 letters as (
 	insert into {s}.failed_jobs (kind, name, event_id, payload_hash, payload, request, last_error, attempts, certainty, retry_at)

@@ -10,48 +10,42 @@ import (
 	"github.com/oncectl/oncectl/sqlschema"
 )
 
-// SQLSTATEs of JSON that jsonb does not take: it is none, it has \u0000, or
-// something in it is longer than a jsonb value may be.
-var notJSON = map[string]bool{"22P02": true, "22P05": true, "54000": true, "22003": true}
+const addToOutbox = `with info as (select oldest_binary from {s}.schema_info),
+again as (
+	select id from {s}.outbox where token = $4::uuid and token is not null and leased_until is null and sent_at is null
+),
+added as (
+	insert into {s}.outbox (topic, key, payload, token)
+	select $1::text, $2::text, $3::jsonb, $4::uuid
+	where (select oldest_binary from info) <= $5::int and not exists (select from again)
+	returning id
+)
+select (select oldest_binary from info)::text, 'true', coalesce((select id from again), (select id from added))`
 
-// AddToOutbox implements runner.OutboxAdder. The row begins with a token of its
-// own, by which a second try finds what the first one did.
-func (s *Store) AddToOutbox(ctx context.Context, e runner.OutboxEntry) (id int64, err error) {
+// AddToOutbox implements runner.OutboxAdder.
+func (s *Store) AddToOutbox(ctx context.Context, e runner.OutboxEntry) (int64, error) {
+	return s.addToOutbox(ctx, s, e)
+}
+
+// AddToOutbox implements runner.OutboxAdder, on the run's own connection.
+func (h *held) AddToOutbox(ctx context.Context, e runner.OutboxEntry) (int64, error) {
+	return h.store.addToOutbox(ctx, h, e)
+}
+
+func (s *Store) addToOutbox(ctx context.Context, ex executor, e runner.OutboxEntry) (int64, error) {
 	if err := e.Check(); err != nil {
 		return 0, err
 	}
-	token, tries := string(runner.NewToken()), 0
-	err = s.do(ctx, func(ctx context.Context, c conn) error {
-		if tries++; tries > 1 {
-			results, err := transact(ctx, c, 0, statement{s.sql(`select id from {s}.outbox
-				where token = $1::uuid and topic = $2::text and created_at > now() - interval '1 hour'`), []any{token, e.Topic}})
-			if err == nil && len(results[0]) > 0 {
-				id = results[0][0].number(0)
-			}
-			if err != nil || id != 0 {
-				return err
-			}
-		}
-		results, err := transact(ctx, c, runner.ClaimPatience, statement{s.sql(`with info as (select oldest_binary from {s}.schema_info),
-			added as (
-				insert into {s}.outbox (topic, key, payload, token)
-				select $1::text, $2::text, $3::jsonb, $4::uuid where (select oldest_binary from info) <= $5::int returning id
-			)
-			select (select oldest_binary from info)::text, 'true', (select id from added)`),
-			[]any{e.Topic, orNull(e.Key), string(e.Payload), token, sqlschema.Version}})
-		if notJSON[sqlState(err)] {
-			return fmt.Errorf("%w: PostgreSQL does not take this payload as jsonb", runner.ErrInvalid)
-		}
-		if err != nil {
-			return err
-		}
-		id = results[0][0].number(2)
-		return letIn(results[0][0])
-	})
+	results, err := ex.exec(ctx, runner.ClaimPatience, statement{s.sql(addToOutbox),
+		[]any{e.Topic, orNull(e.Key), string(e.Payload), string(e.Token), sqlschema.Version}})
 	if err != nil {
 		return 0, fmt.Errorf("adding to the outbox: %w", err)
 	}
-	return id, nil
+	r := results[0][0]
+	if err := letIn(r); err != nil {
+		return 0, err
+	}
+	return r.number(2), nil
 }
 
 // replaceParam renames a parameter of a fragment that statements share.

@@ -120,8 +120,13 @@ func (s *Store) AddToOutbox(ctx context.Context, e runner.OutboxEntry) (id int64
 		if err := s.guard(ctx, tx, nil); err != nil {
 			return err
 		}
-		return tx.QueryRowContext(ctx, `insert into outbox (topic, key, payload) values (?1, nullif(?2, ''), ?3) returning id`,
-			e.Topic, e.Key, string(e.Payload)).Scan(&id)
+		err := tx.QueryRowContext(ctx, `select id from outbox
+			where token = ?1 and token is not null and leased_until is null and sent_at is null`, string(e.Token)).Scan(&id)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		return tx.QueryRowContext(ctx, `insert into outbox (topic, key, payload, token) values (?1, nullif(?2, ''), ?3, ?4) returning id`,
+			e.Topic, e.Key, string(e.Payload), string(e.Token)).Scan(&id)
 	})
 	return id, err
 }

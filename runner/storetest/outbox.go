@@ -284,22 +284,28 @@ func testOutboxTopic(t *testing.T, h Harness) {
 
 func testOutboxAdd(t *testing.T, h Harness) {
 	p, s := fresh(t, h)
-	id, err := s.AddToOutbox(t.Context(), runner.OutboxEntry{Topic: "orders", Key: "a", Payload: []byte(`{"n":1}`)})
-	if err != nil || id != 1 {
-		t.Fatalf("AddToOutbox() = %d, %v", id, err)
+	add := func(a runner.OutboxAdder, e runner.OutboxEntry, want int64) {
+		t.Helper()
+		if id, err := a.AddToOutbox(t.Context(), e); err != nil || id != want {
+			t.Fatalf("AddToOutbox(%+v) = %d, %v, want %d", e, id, err, want)
+		}
 	}
-	if _, err := s.AddToOutbox(t.Context(), runner.OutboxEntry{Topic: "orders", Payload: []byte(`[]`)}); err != nil {
-		t.Fatal(err)
-	}
-	wantRows(t, p, "select id, topic, key from outbox order by id", "1|orders|a", "2|orders|-")
+	first := runner.OutboxEntry{Topic: "orders", Key: "a", Payload: []byte(`{"n":1}`), Token: runner.NewToken()}
+	add(s, first, 1)
+	add(s, first, 1) // as after an answer that was lost
+	add(s, runner.OutboxEntry{Topic: "orders", Payload: []byte(`[]`), Token: runner.NewToken()}, 2)
+	held := mustLock(t, s, "nightly").(runner.OutboxAdder)
+	add(held, runner.OutboxEntry{Topic: "orders", Payload: []byte(`[]`), Token: runner.NewToken()}, 3)
+	wantRows(t, p, "select id, topic, key from outbox order by id", "1|orders|a", "2|orders|-", "3|orders|-")
 	for _, e := range []runner.OutboxEntry{
 		{Topic: "", Payload: []byte("{}")}, {Topic: "a\x00", Payload: []byte("{}")}, {Topic: "a", Key: "\n", Payload: []byte("{}")},
-		{Topic: "a", Payload: []byte("{")}, {Topic: "a"},
+		{Topic: "a", Payload: []byte("{")}, {Topic: "a"}, {Topic: "a", Payload: []byte("\"\\u0000\"")},
 	} {
+		e.Token = runner.NewToken()
 		_, err := s.AddToOutbox(t.Context(), e)
 		wantErr(t, fmt.Sprintf("AddToOutbox(%+v)", e), err, runner.ErrInvalid)
 	}
-	rows := wantLease(t, s, lease(9), 1, 2)
+	rows := wantLease(t, s, lease(9), 1, 2, 3)
 	if rows[0].Doubtful || rows[1].Doubtful {
 		t.Errorf("new rows are in doubt: %+v", rows)
 	}
