@@ -121,8 +121,13 @@ func (w *watch) ownWait(b Begun) time.Duration {
 	return HandoverWait
 }
 
-// lease is until when the lock that is held now is surely held.
+// lease is until when the lock that is held now is surely held: what the guard
+// goes by. Where a lost lock is to stop the job the guard must not pause it,
+// so that it can end as SIGTERM tells it to.
 func (w *watch) lease() time.Time {
+	if w.job.OnLoss == LossStop {
+		return time.Time{}
+	}
 	w.heldMu.Lock()
 	held := w.held
 	w.heldMu.Unlock()

@@ -18,6 +18,7 @@ type Child struct {
 	conn     *guard.Conn
 	terminal terminal
 	streams  *streams
+	lease    func() time.Time // or nil
 
 	request sync.Mutex     // one request at a time
 	answers chan guard.Msg // of requests
@@ -33,14 +34,14 @@ type Child struct {
 	closing bool // the guard ends because it was told to
 }
 
-func newChild(s *Starter, out *streams) *Child {
+func newChild(s *Starter, out *streams, lease func() time.Time) *Child {
 	c := &Child{
-		pid: s.pid, conn: s.conn, terminal: s.terminal, streams: out,
+		pid: s.pid, conn: s.conn, terminal: s.terminal, streams: out, lease: lease,
 		answers: make(chan guard.Msg), gone: make(chan struct{}), halted: make(chan struct{}, 1),
 		done: make(chan struct{}), stop: make(chan struct{}),
 	}
 	c.wg.Go(c.receive)
-	c.wg.Go(func() { c.ping(s.options.Silence / 3) })
+	c.wg.Go(func() { c.ping(s.options.Silence / 6) })
 	return c
 }
 
@@ -111,14 +112,8 @@ func killOrphans() {
 	tree.Stop(0)
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		tree.Kill(0)
-		for {
-			pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-			if err == syscall.ECHILD {
-				return
-			}
-			if pid <= 0 && err != syscall.EINTR {
-				break
-			}
+		if !reapEnded() {
+			return
 		}
 	}
 }
@@ -134,9 +129,25 @@ func (c *Child) ping(every time.Duration) {
 		case <-c.gone:
 			return
 		case <-t.C:
-			_ = c.conn.Send(guard.Msg{Type: guard.Ping}) // receive sees its end
+			_ = c.conn.Send(leasePing(c.lease)) // receive sees its end
 		}
 	}
+}
+
+// leasePing tells the guard the lease. The clock is read before the time that is
+// left, so that a pause in between can only make the lease end earlier.
+func leasePing(lease func() time.Time) guard.Msg {
+	m := guard.Msg{Type: guard.Ping}
+	if lease == nil {
+		return m
+	}
+	until, now := lease(), guard.Now()
+	if until.IsZero() {
+		m.Body = guard.EncodeLease(0)
+	} else {
+		m.Body = guard.EncodeLease(now + int64(time.Until(until)))
+	}
+	return m
 }
 
 // ask sends a request and waits for its answer. A guard that is gone has taken
@@ -192,6 +203,7 @@ func (c *Child) Pause() error { return wrap("pausing the job", c.ask(guard.Msg{T
 
 // Continue implements runner.Pausable.
 func (c *Child) Continue() error {
+	_ = c.conn.Send(leasePing(c.lease)) // ask sees its end
 	return wrap("continuing the job", c.ask(guard.Msg{Type: guard.Continue}))
 }
 
@@ -218,8 +230,11 @@ func (c *Child) giveUp() {
 }
 
 func wrap(what string, err error) error {
-	if noProcess(err) == nil {
+	switch {
+	case noProcess(err) == nil:
 		return nil
+	case errors.Is(err, syscall.ETIME):
+		err = runner.ErrLockLost
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }

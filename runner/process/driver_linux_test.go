@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -39,9 +40,10 @@ type plan struct {
 	Lock    string // a file to lock and to hand to the guard
 	QuietOK bool
 	Options process.Options
-	Control int  // the descriptor to report on and to take requests from
-	Runs    int  // how often to run the job, if more than once
-	Threads bool // end every idle thread once the job runs
+	Lease   time.Duration // of the lock, from the start; 0: it has none
+	Control int           // the descriptor to report on and to take requests from
+	Runs    int           // how often to run the job, if more than once
+	Threads bool          // end every idle thread once the job runs
 }
 
 // driver is the process that follows a plan.
@@ -51,6 +53,7 @@ type driver struct {
 	signals <-chan os.Signal
 	starter *process.Starter
 	child   runner.Child
+	lease   atomic.Pointer[time.Time]
 }
 
 // failed is the status of a driver that could not do its work.
@@ -85,6 +88,10 @@ func (d *driver) say(format string, args ...any) { fmt.Fprintf(d.control, format
 func (d *driver) run(requests <-chan string) int {
 	d.starter = process.Prepare(d.Options)
 	c := runner.Command{Argv: d.Argv, Env: d.Env, QuietOK: d.QuietOK}
+	if d.Lease != 0 {
+		d.leaseFor(d.Lease)
+		c.Lease = func() time.Time { return *d.lease.Load() }
+	}
 	var err error
 	if d.Lock != "" {
 		c.LockFile, err = locked(d.Lock)
@@ -111,6 +118,11 @@ func (d *driver) run(requests <-chan string) int {
 		process.DieOf(exit.Signal)
 	}
 	return exit.Status()
+}
+
+func (d *driver) leaseFor(left time.Duration) {
+	until := time.Now().Add(left)
+	d.lease.Store(&until)
 }
 
 func (d *driver) watch(requests <-chan string) {
@@ -140,6 +152,10 @@ func (d *driver) request(r string) error {
 		return d.child.Continue()
 	case "kill":
 		return d.child.Kill()
+	case "lease":
+		left, err := time.ParseDuration(file)
+		d.leaseFor(left)
+		return err
 	case "hold":
 		f, err := locked(file)
 		if err != nil {

@@ -83,6 +83,8 @@ func getenv(env []string, name string) (string, bool) {
 // startError translates what fork or execve said about file.
 func startError(file string, errno syscall.Errno) error {
 	switch errno {
+	case syscall.ETIME:
+		return fmt.Errorf("%w before %s was started", runner.ErrLockLost, file)
 	case syscall.ENOENT:
 		if _, err := os.Stat(file); err == nil {
 			return fmt.Errorf("%w: %s is there, but the interpreter that it names is not", runner.ErrNotFound, file)

@@ -58,6 +58,7 @@ func Prepare(o Options) *Starter {
 	if o.Silence == 0 {
 		o.Silence = runner.LeaseDeadline
 	}
+	reap()
 	s := &Starter{options: o, ready: make(chan struct{})}
 	go func() {
 		defer close(s.ready)
@@ -123,7 +124,7 @@ func (s *Starter) Abandon() {
 	})
 }
 
-// waitFor reaps one child.
+// waitFor reaps one child, or returns when it has been reaped.
 func waitFor(pid int) {
 	for {
 		if _, err := syscall.Wait4(pid, nil, 0, nil); err != syscall.EINTR {
@@ -189,11 +190,11 @@ func (s *Starter) tryStart(c runner.Command) (*Child, error) {
 			fds = append(fds, fd)
 		}
 	}
-	errno, err := s.order(spec, fds)
+	errno, err := s.order(spec, fds, c.Lease)
 	if errno == syscall.ENOEXEC {
 		// As execvp(3) does for a script without #!.
 		spec.Path, spec.Argv = shell, append([]string{c.Argv[0], path}, c.Argv[1:]...)
-		errno, err = s.order(spec, fds)
+		errno, err = s.order(spec, fds, c.Lease)
 	}
 	out.closeCommandEnds()
 	if err == nil && errno != 0 {
@@ -203,7 +204,7 @@ func (s *Starter) tryStart(c runner.Command) (*Child, error) {
 		out.end()
 		return nil, err
 	}
-	return newChild(s, out), nil
+	return newChild(s, out, c.Lease), nil
 }
 
 // real is oncectl's standard streams, as far as the command has them.
@@ -218,9 +219,12 @@ func (s *Starter) real() [3]int {
 }
 
 // order asks the guard to start the command.
-func (s *Starter) order(spec guard.Spec, fds []int) (syscall.Errno, error) {
+func (s *Starter) order(spec guard.Spec, fds []int, lease func() time.Time) (syscall.Errno, error) {
 	limit := guard.Msg{Type: guard.Limit, N: int32(s.options.Silence.Milliseconds())}
 	err := s.conn.Send(limit)
+	if err == nil {
+		err = s.conn.Send(leasePing(lease))
+	}
 	if err == nil {
 		err = s.conn.Send(guard.Msg{Type: guard.Start, Body: spec.Encode(), FDs: fds})
 	}

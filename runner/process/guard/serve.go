@@ -13,6 +13,10 @@ type server struct {
 	tree *Tree
 	gone chan struct{} // closed when no process of the job is left
 
+	// Only serve's goroutine uses these.
+	limit int64 // nanoseconds of silence allowed; 0: any
+	until int64 // when the lock is no longer surely held; 0: it has no lease
+
 	mu     sync.Mutex
 	pid    int  // the command, 0 before it is started
 	group  int  // the command's process group
@@ -27,6 +31,7 @@ const killPatience = 10e9 // nanoseconds
 
 func (s *server) serve() {
 	for {
+		s.watch()
 		m, err := s.conn.Recv()
 		switch {
 		case err == syscall.EAGAIN:
@@ -47,9 +52,17 @@ func (s *server) serve() {
 func (s *server) handle(m Msg) {
 	switch m.Type {
 	case Ping:
+		s.hear(m)
+		if s.expired() {
+			s.halt()
+		}
 	case Limit:
-		setReceiveTimeout(s.conn.fd, int64(m.N)*1e6)
+		s.limit = int64(m.N) * 1e6
 	case Start:
+		if s.expired() {
+			s.answer(syscall.ETIME)
+			return
+		}
 		pid, err := s.start(m)
 		if err == 0 {
 			_ = s.conn.Send(Msg{Type: Started, N: int32(pid)})
@@ -63,6 +76,10 @@ func (s *server) handle(m Msg) {
 	case Pause:
 		s.answer(s.pause())
 	case Continue:
+		if s.expired() {
+			s.answer(syscall.ETIME)
+			return
+		}
 		s.answer(s.resume())
 	case Kill:
 		s.answer(s.kill(killPatience))

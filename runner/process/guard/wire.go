@@ -10,14 +10,14 @@ type Type byte
 
 // Requests, each answered in order by one Answer unless noted.
 const (
-	Start    Type = iota + 1 // Spec; answered by Started or Answer
+	Start    Type = iota + 1 // Spec; answered by Started, or Answer (ETIME: the lease has run out)
 	Signal                   // N: the signal
 	Pause                    //
-	Continue                 //
+	Continue                 // ETIME: the lease has run out
 	Kill                     //
 	Hold                     // FDs: the lock's descriptor, or none
 	Limit                    // N: milliseconds of silence allowed; not answered
-	Ping                     // not answered
+	Ping                     // EncodeLease, or nothing: the lease stays; not answered
 	Bye                      // not answered: the guard ends
 )
 
