@@ -12,10 +12,11 @@ import (
 	"github.com/oncectl/oncectl/runner/storetest/pgtest"
 )
 
-// harness runs the conformance suite on a server, each store in a schema of its
-// own.
+// harness runs the conformance suite in a database of its own, since the suite's
+// locks have the same keys wherever it runs; each store has a schema of its own.
 type harness struct {
-	through func(t testing.TB, url string) string // a pooler; nil: direct
+	url string // of the server itself
+	via string // of what the stores are given
 }
 
 type place struct {
@@ -25,12 +26,8 @@ type place struct {
 }
 
 func (h harness) Fresh(t testing.TB) storetest.Place {
-	url, schema := pgtest.Schema(t)
-	p := &place{url: url, via: url, schema: schema}
-	if h.through != nil {
-		p.via = h.through(t, url)
-	}
-	return p
+	_, schema := pgtest.Schema(t)
+	return &place{url: h.url, via: h.via, schema: schema}
 }
 
 func (p *place) Open(t testing.TB) storetest.Store {
@@ -65,13 +62,14 @@ func (p *place) DB(t testing.TB) *sql.DB {
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	pgtest.Schema(t)
-	storetest.Run(t, harness{})
+	server, name := pgtest.Schema(t)
+	url := databaseWith(t, server, name, "")
+	storetest.Run(t, harness{url, url})
 }
 
 func TestSuite_ThroughPgBouncer(t *testing.T) {
 	t.Parallel()
-	url, _ := pgtest.Schema(t)
-	via := pgtest.Bouncer(t, url, "transaction", "default_pool_size = 60")
-	storetest.Run(t, harness{through: func(testing.TB, string) string { return via }})
+	server, name := pgtest.Schema(t)
+	url := databaseWith(t, server, name, "")
+	storetest.Run(t, harness{url, pgtest.Bouncer(t, url, "transaction", "default_pool_size = 60")})
 }
