@@ -120,6 +120,7 @@ func TestServer_WhenTheCallerDiesInAClaim_TheClaimGoesOn(t *testing.T) {
 	fmt.Fprint(c, "POST /claim/a HTTP/1.1\r\nHost: oncectl\r\n\r\n")
 	within(t, asked, "the claim")
 	c.Close()
+	awaitNoGoroutine(t, "(*connReader).backgroundRead") // the server knows
 	close(goOn)
 	if err := within(t, ended, "the claim's end"); err != nil {
 		t.Errorf("it was ended: %v", err)

@@ -237,16 +237,33 @@ func within[T any](t *testing.T, c <-chan T, what string) (v T) {
 // nothing else would tell.
 func awaitGoroutine(t *testing.T, function string) {
 	t.Helper()
-	buf := make([]byte, 1<<20)
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			head, frames, _ := strings.Cut(g, "\n")
-			if strings.Contains(frames, function+"(") && !strings.Contains(head, "[runn") {
-				return
-			}
+	await(t, func() bool { return blocked(function) }, "a goroutine in "+function)
+}
+
+// awaitNoGoroutine waits until none is.
+func awaitNoGoroutine(t *testing.T, function string) {
+	t.Helper()
+	await(t, func() bool { return !blocked(function) }, "no goroutine in "+function)
+}
+
+func await(t *testing.T, f func() bool, what string) {
+	t.Helper()
+	for end := time.Now().Add(patience); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not after %v", what, patience)
 		}
 	}
-	t.Fatalf("no goroutine waits in %s after %v", function, patience)
+}
+
+func blocked(function string) bool {
+	buf := make([]byte, 1<<20)
+	for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		head, frames, _ := strings.Cut(g, "\n")
+		if strings.Contains(frames, function+"(") && !strings.Contains(head, "[runn") {
+			return true
+		}
+	}
+	return false
 }
 
 // result is how a call ended.
