@@ -29,6 +29,7 @@ type receiver struct {
 
 	mu     sync.Mutex
 	got    []request
+	times  map[string]int // how often each id came
 	flying int
 	most   int // requests in flight at once
 	answer func(w http.ResponseWriter, r request)
@@ -40,7 +41,7 @@ func newReceiver(t testing.TB, answer func(w http.ResponseWriter, r request)) *r
 	if answer == nil {
 		answer = func(w http.ResponseWriter, _ request) { w.WriteHeader(http.StatusNoContent) }
 	}
-	v := &receiver{answer: answer}
+	v := &receiver{answer: answer, times: map[string]int{}}
 	v.Server = httptest.NewServer(v)
 	t.Cleanup(v.Close)
 	return v
@@ -68,15 +69,9 @@ func (v *receiver) begin(r *http.Request) (at int) {
 	defer v.mu.Unlock()
 	v.flying++
 	v.most = max(v.most, v.flying)
-	req := request{
-		id: r.Header.Get("Idempotency-Key"), path: r.URL.Path, header: r.Header, began: time.Now(), nth: 1,
-	}
-	for _, before := range v.got {
-		if before.id == req.id {
-			req.nth++
-		}
-	}
-	v.got = append(v.got, req)
+	id := r.Header.Get("Idempotency-Key")
+	v.times[id]++
+	v.got = append(v.got, request{id: id, path: r.URL.Path, header: r.Header, began: time.Now(), nth: v.times[id]})
 	return len(v.got) - 1
 }
 

@@ -26,7 +26,7 @@ type Batch struct {
 type batchState struct {
 	*Batch
 	ctx      context.Context
-	flying   map[EventID]bool // claimed and not yet recorded
+	flying   map[EventID]string // claimed and not yet recorded, with the payload's hash
 	done     chan delivered
 	finished []delivered // to be recorded
 	orders   <-chan SendOrder
@@ -44,7 +44,7 @@ type delivered struct {
 func (b *Batch) Run(ctx context.Context) error {
 	s := &batchState{
 		Batch: b, ctx: ctx, orders: b.Orders,
-		flying: make(map[EventID]bool), done: make(chan delivered, b.Concurrency),
+		flying: make(map[EventID]string), done: make(chan delivered, b.Concurrency),
 	}
 	renew := time.NewTicker(LiveExpiry / 3)
 	defer renew.Stop()
@@ -105,26 +105,28 @@ func (s *batchState) stopped() <-chan struct{} {
 }
 
 // take adds an order; the end of the orders ends the taking. An id that is in
-// flight in this very batch is being sent by a live sender: us.
+// flight in this very batch is being sent by a live sender, us, and stands for
+// one message here as elsewhere.
 func (s *batchState) take(wanted []SendOrder, o SendOrder, ok bool) []SendOrder {
 	if !ok {
 		s.orders = nil
 		return wanted
 	}
-	if s.flying[o.ID] || contains(wanted, o.ID) {
-		s.emit(SendResult{ID: o.ID, Answer: BeingSent})
-		return wanted
-	}
-	return append(wanted, o)
-}
-
-func contains(orders []SendOrder, id EventID) bool {
-	for _, o := range orders {
-		if o.ID == id {
-			return true
+	hash, again := s.flying[o.ID]
+	for _, w := range wanted {
+		if w.ID == o.ID {
+			hash, again = w.hash(), true
 		}
 	}
-	return false
+	if !again {
+		return append(wanted, o)
+	}
+	res := SendResult{ID: o.ID, Answer: BeingSent}
+	if hash != o.hash() {
+		res.Err = fmt.Errorf("sending %q: %w", o.ID, ErrOtherPayload)
+	}
+	s.emit(res)
+	return wanted
 }
 
 // end takes no more orders; what is in flight goes on.
@@ -166,7 +168,7 @@ func (s *batchState) turn(wanted []SendOrder) {
 			lost = append(lost, o)
 			continue
 		}
-		s.flying[o.ID] = true
+		s.flying[o.ID] = o.hash()
 		go func() { s.done <- delivered{o, s.HTTP.Deliver(s.ctx, o.Message)} }()
 	}
 	s.answerLost(ctx, lost)
