@@ -135,7 +135,7 @@ func TestServer_WhenTheCallerDiesWhileItsLockIsAwaited_NothingIsClaimed(t *testi
 	fmt.Fprint(c, "POST /claim HTTP/1.1\r\nHost: oncectl\r\nContent-Length: 13\r\n\r\n{\"ids\":[\"a\"]}")
 	awaitGoroutine(t, "(*gate).enter")
 	c.Close()
-	s.requests.Wait()
+	awaitNoGoroutine(t, "(*gate).enter")
 	s.Serve(theRun, m)
 	if got := m.requests(); len(got) > 0 {
 		t.Errorf("claimed %v", got)
