@@ -85,7 +85,7 @@ func TestJob_WhenItKeepsForking_DiesWithItsDriver(t *testing.T) {
 	t.Parallel()
 	// Each generation starts the next and ends. It is over when the folder is gone.
 	forker := filepath.Join(t.TempDir(), "forker")
-	if err := os.WriteFile(forker, []byte("sleep 0.005\nsetsid sh \"$0\" &\n"), 0o600); err != nil {
+	if err := os.WriteFile(forker, []byte("sleep 0.02\nsetsid sh \"$0\" &\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := script(`for i in 1 2 3 4; do setsid sh "$FORKER" & done; exec sleep 300`)
