@@ -79,6 +79,7 @@ func (r *Runner) Run(ctx context.Context, job Job) (Result, error) {
 	}
 	w := &watch{Runner: r, job: job, held: held}
 	defer func() { w.release(ctx) }()
+	w.openBroker()
 
 	res, err = w.begin(ctx)
 	if err != nil || res.Skipped != nil || res.Interrupted != nil {

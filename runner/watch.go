@@ -18,7 +18,9 @@ type watch struct {
 	heldMu sync.Mutex // of writing held; only lease reads it elsewhere
 	held   HeldLock
 	run    Run
-	broker GatedBroker
+	// opening brings the broker, which is opened while the run is recorded.
+	opening chan opened
+	broker  GatedBroker
 	ending // of the child
 
 	// outcome is set by what ended the job from outside; empty while nothing did.
@@ -134,13 +136,40 @@ func (w *watch) lease() time.Time {
 	return held.Until()
 }
 
-// start opens the broker and starts the command.
+// opened is a broker, or why there is none.
+type opened struct {
+	broker GatedBroker
+	err    error
+}
+
+// openBroker begins to open the broker: it takes a folder, a socket and as much
+// time as a record in a local store. awaitBroker or closeBroker waits for it.
+func (w *watch) openBroker() {
+	w.opening = make(chan opened, 1)
+	go func() {
+		b, err := w.OpenBroker()
+		w.opening <- opened{b, err}
+	}()
+}
+
+func (w *watch) awaitBroker() error {
+	if w.opening == nil {
+		return nil
+	}
+	o := <-w.opening
+	w.opening = nil
+	if o.err != nil {
+		return o.err
+	}
+	w.broker = o.broker
+	return nil
+}
+
+// start starts the command.
 func (w *watch) start(ctx context.Context) error {
-	broker, err := w.OpenBroker()
-	if err != nil {
+	if err := w.awaitBroker(); err != nil {
 		return fmt.Errorf("opening the broker's socket: %w", err)
 	}
-	w.broker = broker
 	w.broker.Serve(w.run, w.held)
 	lockFile, err := w.held.Descriptor()
 	if err != nil {
@@ -148,7 +177,7 @@ func (w *watch) start(ctx context.Context) error {
 	}
 	child, err := w.Jobs.Start(ctx, Command{
 		Argv:     w.job.Argv,
-		Env:      jobEnv(w.job.Env, w.run, broker.Path()),
+		Env:      jobEnv(w.job.Env, w.run, w.broker.Path()),
 		LockFile: lockFile,
 		Lease:    w.lease,
 		QuietOK:  w.job.QuietOK,
@@ -222,11 +251,14 @@ func (w *watch) finish(ctx context.Context) {
 			w.outcome, w.reason = RunFailed, "the command ended with "+w.exit.String()
 		}
 	}
-	if err := w.child.Close(w.outcome != RunSucceeded); err != nil {
+	end := RunEnd{Outcome: w.outcome, ExitCode: w.exit.Status(), Started: true, DeadLetter: w.deadLetter()}
+	closed := make(chan error, 1)
+	go func() { closed <- w.child.Close(w.outcome != RunSucceeded) }()
+	w.closeBroker()
+	w.saveEnd(ctx, end)
+	if err := <-closed; err != nil {
 		w.Log.Warn("closing the job", "error", err)
 	}
-	w.closeBroker()
-	w.saveEnd(ctx, RunEnd{Outcome: w.outcome, ExitCode: w.exit.Status(), Started: true, DeadLetter: w.deadLetter()})
 }
 
 // saveEnd records how the run ended. A signal that ended the job must not cut
@@ -272,6 +304,7 @@ func (w *watch) deadLetter() *DeadLetter {
 }
 
 func (w *watch) closeBroker() {
+	_ = w.awaitBroker() // a broker that could not be opened needs no closing
 	if w.broker == nil {
 		return
 	}
@@ -283,6 +316,7 @@ func (w *watch) closeBroker() {
 
 // release gives the lock back, last of all.
 func (w *watch) release(ctx context.Context) {
+	w.closeBroker()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	if err := w.held.Release(ctx); err != nil {
