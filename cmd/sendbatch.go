@@ -66,7 +66,9 @@ type batchRun struct {
 func (b *batchRun) run(ctx context.Context, concurrency int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	orders := make(chan runner.SendOrder)
+	// As many as may be in flight are read ahead, so that each round trip to the
+	// store claims for all the room there is.
+	orders := make(chan runner.SendOrder, concurrency)
 	readErr := make(chan error, 1)
 	// Not waited for after an interrupt: a read of standard input cannot be
 	// ended, and the process ends with the command.

@@ -88,8 +88,14 @@ func (s *batchState) next(renew <-chan time.Time) (wanted []SendOrder) {
 
 // openOrders is the channel of orders while there is room for one more: what is
 // claimed and unfinished, after the outcomes at hand are recorded, must not be
-// more than Concurrency.
+// more than Concurrency. Once Stop is closed there is none, even where orders
+// are waiting.
 func (s *batchState) openOrders(wanted int) <-chan SendOrder {
+	select {
+	case <-s.Stop:
+		s.orders = nil
+	default:
+	}
 	if len(s.flying)-len(s.finished)+wanted >= s.Concurrency {
 		return nil
 	}
