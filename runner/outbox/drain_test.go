@@ -180,6 +180,9 @@ func TestDrain_WhenTheReceiverIsAway_NoRowLosesATry(t *testing.T) {
 		// It comes back while a run is waiting.
 		time.AfterFunc(10*time.Second, func() { r.mu.Lock(); back = true; r.mu.Unlock() })
 		mustRun(t, drain(s, r), Result{Sent: 100, Ended: Empty})
+		if last := r.tries[r.order[len(r.order)-1]]; last[len(last)-1] > 2*time.Minute {
+			t.Errorf("the last went out after %v", last)
+		}
 		if r.overlap {
 			t.Error("two rows of one key were in flight at once")
 		}
@@ -271,7 +274,11 @@ func TestDrain_WhenThereIsALimit_PublishesNoMore(t *testing.T) {
 		}
 		d := drain(s, r)
 		d.Limit = 7
+		began := time.Now()
 		mustRun(t, d, Result{Sent: 7, Ended: BatchLimit})
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
 		if len(r.order) != 7 || slices.ContainsFunc(s.rows, func(r *fakeRow) bool { return !r.sent && r.token != "" }) {
 			t.Errorf("%d went out, or some are still leased", len(r.order))
 		}

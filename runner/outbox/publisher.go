@@ -103,8 +103,8 @@ func (d *Drain) Run(ctx context.Context) (Result, error) {
 	s := newState(ctx, d)
 	defer s.cancel()
 	for {
-		s.notice(time.Now())
 		s.settle()
+		s.notice(time.Now())
 		s.lease(time.Now())
 		s.start(time.Now())
 		if s.over(time.Now()) {

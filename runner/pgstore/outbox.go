@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"time"
@@ -210,9 +211,9 @@ func numbers(ids []int64) []string {
 	return out
 }
 
-// markOutbox records what became of rows. A sent or failed row keeps its token,
-// so that a mark whose answer was lost finds its rows marked when it is tried
-// again. Parameters: token, then arrays of ids, verdicts, delays in
+// markOutbox records what became of rows that were not sent. A sent or failed
+// row keeps its token, so that a mark whose answer was lost finds its rows marked
+// when it is tried again. Parameters: token, then arrays of ids, verdicts, delays in
 // microseconds, whether the try counts, errors, doubts, then of dead letters
 // hashes, whether the payload is kept, requests, attempts, certainties, retry
 // times; and this binary's schema version.
@@ -227,13 +228,12 @@ input as (
 ),
 done as (
 	update {s}.outbox o set
-		sent_at = case when i.verdict = 0 then now() end,
-		failed_at = case i.verdict when 0 then null when 2 then now() else o.failed_at end,
+		failed_at = case when i.verdict = 2 then now() else o.failed_at end,
 		leased_until = case when i.verdict = 1 then now() + i.after * interval '1 microsecond' end,
-		token = case when i.verdict in (0, 2) then o.token end,
+		token = case when i.verdict = 2 then o.token end,
 		attempts = o.attempts + i.counts,
 		doubtful = o.doubtful or i.doubtful,
-		last_error = case i.verdict when 0 then null when 3 then o.last_error else i.error end
+		last_error = case when i.verdict = 3 then o.last_error else i.error end
 	from input i
 	where o.id = any($2::text[]::bigint[]) and o.id = i.id and o.token = $1::uuid and o.sent_at is null
 		and (o.leased_until is null) is not true -- so put, no plan takes the index of leases for it
@@ -241,9 +241,9 @@ done as (
 	returning o.id, o.topic, o.payload, i.verdict, i.error, i.hash, i.keep, i.request, i.attempts, i.certainty, i.retry_at
 ),
 before as (
-	update {s}.failed_jobs f set resolved_at = now(), resolution = case when d.verdict = 0 then 'delivered' else 'tried again' end
-	from done d where d.verdict in (0, 2) and f.event_id = 'outbox-' || d.id::text and f.kind = 'outbox' and f.resolved_at is null
-		and f.event_id = any(array(select 'outbox-' || i.id::text from input i where i.verdict in (0, 2)))
+	update {s}.failed_jobs f set resolved_at = now(), resolution = 'tried again'
+	from done d where d.verdict = 2 and f.event_id = 'outbox-' || d.id::text and f.kind = 'outbox' and f.resolved_at is null
+		and f.event_id = any(array(select 'outbox-' || i.id::text from input i where i.verdict = 2))
 ),
 letters as (
 	insert into {s}.failed_jobs (kind, name, event_id, payload_hash, payload, request, last_error, attempts, certainty, retry_at)
@@ -255,7 +255,26 @@ select (select oldest_binary from info)::text, 'true'
 union all select id::text, null from done
 union all select o.id::text, null from input i join {s}.outbox o on o.id = i.id
 	where o.id = any($2::text[]::bigint[]) and o.token = $1::uuid and o.leased_until is null
-		and (i.verdict = 0 and o.sent_at is not null or i.verdict = 2 and o.sent_at is null and o.failed_at is not null)`
+		and i.verdict = 2 and o.sent_at is null and o.failed_at is not null`
+
+// markSent is markOutbox for what was sent, which most rows are. Parameters:
+// token, ids, event ids, this binary's schema version.
+const markSent = `with info as (select oldest_binary from {s}.schema_info),
+done as (
+	update {s}.outbox o set sent_at = now(), failed_at = null, leased_until = null, attempts = o.attempts + 1, last_error = null
+	where o.id = any($2::text[]::bigint[]) and o.token = $1::uuid and o.sent_at is null
+		and (o.leased_until is null) is not true and (select oldest_binary from info) <= $4::int
+	returning o.id
+),
+before as (
+	update {s}.failed_jobs f set resolved_at = now(), resolution = 'delivered'
+	where f.event_id = any($3::text[]) and f.kind = 'outbox' and f.resolved_at is null
+		and f.event_id in (select 'outbox-' || id::text from done)
+)
+select (select oldest_binary from info)::text, 'true'
+union all select id::text, null from done
+union all select o.id::text, null from {s}.outbox o
+	where o.id = any($2::text[]::bigint[]) and o.token = $1::uuid and o.sent_at is not null`
 
 // Mark implements runner.OutboxMarker.
 func (s *Store) Mark(ctx context.Context, token runner.Token, marks []runner.OutboxMark) ([]bool, error) {
@@ -263,23 +282,50 @@ func (s *Store) Mark(ctx context.Context, token runner.Token, marks []runner.Out
 	if len(marks) == 0 {
 		return owned, nil
 	}
-	args, err := markArgs(token, marks)
+	stmts, err := s.markStatements(token, marks)
 	if err != nil {
 		return nil, err
 	}
-	results, err := s.exec(ctx, runner.ClaimPatience, statement{sql: planner}, statement{s.sql(markOutbox), args})
+	results, err := s.exec(ctx, runner.ClaimPatience, stmts...)
 	if err != nil {
 		return nil, fmt.Errorf("marking rows of the outbox: %w", err)
 	}
-	rows := results[1]
-	if err := letIn(rows[0]); err != nil {
-		return nil, err
+	mine := map[string]bool{}
+	for _, rows := range results[1:] {
+		if err := letIn(rows[0]); err != nil {
+			return nil, err
+		}
+		maps.Copy(mine, byID(rows[1:]))
 	}
-	mine := byID(rows[1:])
 	for i, m := range marks {
 		owned[i] = mine[strconv.FormatInt(m.ID, 10)]
 	}
 	return owned, nil
+}
+
+// markStatements are a mark's transaction, of which the first has no answer.
+func (s *Store) markStatements(token runner.Token, marks []runner.OutboxMark) ([]statement, error) {
+	stmts := []statement{{sql: planner}}
+	var ids, events []string
+	var others []runner.OutboxMark
+	for _, m := range marks {
+		if m.Verdict != runner.OutboxSent {
+			others = append(others, m)
+			continue
+		}
+		ids, events = append(ids, strconv.FormatInt(m.ID, 10)), append(events, string(runner.OutboxEventID(m.ID)))
+	}
+	if len(ids) > 0 {
+		stmts = append(stmts, statement{s.sql(markSent), []any{string(token), ids, events, sqlschema.Version}})
+	}
+	if len(others) > 0 {
+		args, err := markArgs(token, others)
+		if err != nil {
+			return nil, err
+		}
+		stmts = append(stmts, statement{s.sql(markOutbox), args})
+	}
+	return stmts, nil
 }
 
 // markArgs turns marks into the statement's arrays.
