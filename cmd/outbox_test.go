@@ -100,14 +100,21 @@ func (b *boxPlace) publish(args ...string) *process {
 	return b.start(append([]string{"outbox", "publish", "--url", b.receiver.URL}, args...)...)
 }
 
-// boxReceiver notes what it gets. Answer may be set to answer otherwise.
+// boxReceiver notes what it gets.
 type boxReceiver struct {
 	*httptest.Server
-	answer func(id, body string) int
 
-	mu    sync.Mutex
-	ids   []string
-	times map[string]int
+	mu     sync.Mutex // guards all below
+	answer func(id, body string) int
+	ids    []string
+	times  map[string]int
+}
+
+// answers makes it answer otherwise than with 200.
+func (r *boxReceiver) answers(f func(id, body string) int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = f
 }
 
 func newBoxReceiver(t *testing.T) *boxReceiver {
@@ -118,9 +125,10 @@ func newBoxReceiver(t *testing.T) *boxReceiver {
 		r.mu.Lock()
 		r.ids = append(r.ids, id)
 		r.times[id]++
+		answer := r.answer
 		r.mu.Unlock()
-		if r.answer != nil {
-			w.WriteHeader(r.answer(id, string(body)))
+		if answer != nil {
+			w.WriteHeader(answer(id, string(body)))
 		}
 	}))
 	t.Cleanup(r.Close)
@@ -176,7 +184,7 @@ func TestOutbox_WhenKilledAtAnyInstant_NothingIsLost(t *testing.T) {
 	eachOutbox(t, func(t *testing.T, b *boxPlace) {
 		const kills, rows, concurrency = 10, 1500, 4
 		b.insert(rows, "orders", func(i int) string { return fmt.Sprint(i % 100) })
-		b.receiver.answer = func(string, string) int { time.Sleep(2 * time.Millisecond); return 200 }
+		b.receiver.answers(func(string, string) int { time.Sleep(2 * time.Millisecond); return 200 })
 		for range kills {
 			pr := b.publish("--for", "1h")
 			before := b.receiver.total()
@@ -205,7 +213,7 @@ func TestOutbox_WhenTerminated_FinishesAndGivesBack(t *testing.T) {
 	eachOutbox(t, func(t *testing.T, b *boxPlace) {
 		b.insert(20, "orders", nil)
 		release := make(chan struct{})
-		b.receiver.answer = func(string, string) int { <-release; return 200 }
+		b.receiver.answers(func(string, string) int { <-release; return 200 })
 		pr := b.publish("--for", "1h")
 		until(t, "four are in flight", func() bool { return b.receiver.total() == 4 })
 		pr.signal(syscall.SIGTERM)
@@ -225,12 +233,12 @@ func TestOutbox_WhenTerminated_FinishesAndGivesBack(t *testing.T) {
 func TestOutbox_WhenPoisonIsAhead_TheRestGoesOutAndRetryFreesItsKey(t *testing.T) {
 	eachOutbox(t, func(t *testing.T, b *boxPlace) {
 		var healed sync.Map
-		b.receiver.answer = func(id, body string) int {
+		b.receiver.answers(func(id, body string) int {
 			if _, ok := healed.Load("all"); !ok && strings.Contains(body, "poison") {
 				return 500
 			}
 			return 200
-		}
+		})
 		for range 100 {
 			b.exec(`insert into outbox (topic, payload) values ('orders', '{"poison": true}')`)
 		}
@@ -258,12 +266,12 @@ func TestOutbox_WhenPoisonIsAhead_TheRestGoesOutAndRetryFreesItsKey(t *testing.T
 // with --skip-failed.
 func TestOutbox_WhenAFailedRowIsResolved_ItsKeyFlows(t *testing.T) {
 	eachOutbox(t, func(t *testing.T, b *boxPlace) {
-		b.receiver.answer = func(id, _ string) int {
+		b.receiver.answers(func(id, _ string) int {
 			if id == "outbox-1" || id == "outbox-3" {
 				return 404
 			}
 			return 200
-		}
+		})
 		b.insert(4, "orders", func(int) string { return "k" })
 		b.publish("--retries", "0", "-o", "table").ends(1).says("sent 0, failed 1, left 3, ended: empty")
 		b.publish("-o", "table").ends(0).says("sent 0, failed 0, left 3, ended: empty")

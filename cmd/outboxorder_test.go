@@ -47,14 +47,14 @@ func TestOutbox_WhileARequestIsInFlight_NoTransactionIsOpen(t *testing.T) {
 	b := newBoxPlace(t, newPostgresPlace(t))
 	b.insert(30, "orders", nil)
 	var open, looked atomic.Int32
-	b.receiver.answer = func(string, string) int {
+	b.receiver.answers(func(string, string) int {
 		// With one publisher and one request at a time nothing else is going on.
 		n := b.count(fmt.Sprintf(`select count(*) from pg_locks l join pg_class c on c.oid = l.relation
 			where c.relnamespace = '%s'::regnamespace and l.pid <> pg_backend_pid()`, b.schema))
 		open.Add(int32(n))
 		looked.Add(1)
 		return 200
-	}
+	})
 	b.publish("--concurrency", "1").ends(0)
 	if open.Load() != 0 || looked.Load() != 30 {
 		t.Errorf("%d locks on oncectl's tables during %d requests", open.Load(), looked.Load())
