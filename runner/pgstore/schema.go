@@ -60,7 +60,7 @@ func (s *Store) ApplySchema(ctx context.Context) (runner.SchemaStatus, error) {
 // users take in turn: those that come later find everything in place.
 func (s *Store) makeTables(ctx context.Context, c conn) error {
 	rollback(c)
-	key := formatKey(runner.LockKey(s.config.Schema, "schema"))
+	key := formatKey(runner.LockKey(s.config.Schema, "\x00schema"))
 	head, err := pipeline(ctx, c,
 		statement{sql: begin},
 		statement{settings, []any{"60000"}},
