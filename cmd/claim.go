@@ -168,15 +168,29 @@ func (c *claiming) list(ctx context.Context, args []string) error {
 	return c.batch(ctx, ids)
 }
 
-// batch claims ids under a token of their own: an id that comes again in a
-// later batch is a duplicate, not a repeated request.
+// batch claims ids and prints those that were won.
 func (c *claiming) batch(ctx context.Context, ids []runner.EventID) error {
+	won, err := c.claim(ctx, ids)
+	if err != nil {
+		return err
+	}
+	return c.print(ids, won)
+}
+
+// claim claims ids under a token of their own: an id that comes again in a
+// later batch is a duplicate, not a repeated request.
+func (c *claiming) claim(ctx context.Context, ids []runner.EventID) ([]bool, error) {
 	req := c.req
 	req.IDs, req.Token = ids, runner.NewToken()
 	won, err := c.claims.Claim(ctx, req)
 	if err != nil {
-		return fmt.Errorf("claiming %s: %w", describe(ids), err)
+		return nil, fmt.Errorf("claiming %s: %w", describe(ids), err)
 	}
+	return won, nil
+}
+
+// print prints the ids that were won.
+func (c *claiming) print(ids []runner.EventID, won []bool) error {
 	var lines strings.Builder
 	for i, id := range ids {
 		if won[i] {

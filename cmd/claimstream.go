@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"time"
 
 	"github.com/oncectl/oncectl/runner"
@@ -19,6 +20,9 @@ const (
 	// streamDelay bounds how long an id waits for others: half of the 100 ms
 	// that README.md promises.
 	streamDelay = 50 * time.Millisecond
+	// streamAhead is how many batches are under way at once: while the store
+	// claims one, the next is read and the answers of the last are written.
+	streamAhead = 2
 	// streamChunk is how many ids the reader hands over at once.
 	streamChunk = 1000
 )
@@ -29,6 +33,7 @@ func (c *claiming) stream(ctx context.Context, r io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	chunks := make(chan []runner.EventID)
+	next := make(chan []runner.EventID)
 	readErr := make(chan error, 1)
 	// Not waited for after an error elsewhere: a read of standard input cannot
 	// be ended, and the process ends with the command.
@@ -36,17 +41,86 @@ func (c *claiming) stream(ctx context.Context, r io.Reader) error {
 		defer close(chunks)
 		readErr <- readIDs(ctx, r, chunks)
 	}()
-	for batch := range batches(chunks) {
-		if err := c.batch(ctx, batch); err != nil {
-			return err
+	go func() {
+		defer close(next)
+		for ids := range batches(chunks) {
+			select {
+			case next <- ids:
+			case <-ctx.Done():
+				return
+			}
 		}
+	}()
+	if err := c.answerInOrder(ctx, next); err != nil {
+		return err
 	}
 	return <-readErr
 }
 
+// underWay is a batch that is being claimed.
+type underWay struct {
+	ids  []runner.EventID
+	won  []bool
+	err  error
+	done chan struct{} // closed when won and err are there
+}
+
+// begin begins to claim a batch.
+func (c *claiming) begin(ctx context.Context, ids []runner.EventID) *underWay {
+	b := &underWay{ids: ids, done: make(chan struct{})}
+	go func() {
+		defer close(b.done)
+		b.won, b.err = c.claim(ctx, b.ids)
+	}()
+	return b
+}
+
+// answer prints what a batch won, as soon as that is known.
+func (c *claiming) answer(b *underWay) error {
+	if <-b.done; b.err != nil {
+		return b.err
+	}
+	return c.print(b.ids, b.won)
+}
+
+// answerInOrder claims batches, streamAhead at a time, and prints their answers
+// in input order. After an error it begins no more, but prints the answers of
+// those that were begun: nobody else would ever know what they won.
+func (c *claiming) answerInOrder(ctx context.Context, next <-chan []runner.EventID) error {
+	var begun []*underWay
+	for next != nil || len(begun) > 0 {
+		in, done := next, (chan struct{})(nil)
+		if len(begun) == streamAhead {
+			in = nil
+		}
+		if len(begun) > 0 {
+			done = begun[0].done
+		}
+		select {
+		case ids, ok := <-in:
+			if !ok {
+				next = nil
+				continue
+			}
+			begun = append(begun, c.begin(ctx, ids))
+		case <-done:
+			err := c.answer(begun[0])
+			begun = begun[1:]
+			if err == nil {
+				continue
+			}
+			for _, b := range begun {
+				_ = c.answer(b) // the first error is the one to report
+			}
+			return err
+		}
+	}
+	return nil
+}
+
 // batches gathers chunks into batches of at most streamBatch ids, each of
 // which waits at most streamDelay for more.
-func batches(chunks <-chan []runner.EventID) func(yield func([]runner.EventID) bool) {
+func batches(chunks <-chan []runner.EventID) iter.Seq[[]runner.EventID] {
 	return func(yield func([]runner.EventID) bool) {
 		for first := range chunks {
 			batch := append(make([]runner.EventID, 0, streamBatch), first...)

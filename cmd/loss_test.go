@@ -59,7 +59,9 @@ func TestRun_WhenARivalTakesTheLostLock_TheJobIsKilled(t *testing.T) {
 		until(t, "a holder was terminated", db.terminateHolder)
 		queued.release()
 		was := holder.err.String()
-		until(t, "somebody has the lock", func() bool { return p.exists("rival") || strings.Contains(holder.err.String()[len(was):], "the job goes on") })
+		until(t, "somebody has the lock", func() bool {
+			return p.exists("rival") || strings.Contains(holder.err.String()[len(was):], "the job goes on")
+		})
 	}
 	holder.ends(120)
 	p.write("rivalstop", "")

@@ -21,7 +21,7 @@ type watch struct {
 	// opening brings the broker, which is opened while the run is recorded.
 	opening chan opened
 	broker  GatedBroker
-	ending // of the child
+	ending  // of the child
 
 	// outcome is set by what ended the job from outside; empty while nothing did.
 	outcome RunOutcome

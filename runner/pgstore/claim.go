@@ -109,6 +109,9 @@ func (s *Store) claim(ctx context.Context, ex executor, req runner.ClaimRequest)
 	if len(req.IDs) == 0 {
 		return nil, nil
 	}
+	if isMany(req) {
+		return s.claimMany(ctx, ex, req)
+	}
 	st, err := s.claimStatement(req, len(req.IDs) <= againAtMost)
 	if err != nil {
 		return nil, err
@@ -167,16 +170,26 @@ func (s *Store) claimStatement(req runner.ClaimRequest, again bool) (statement, 
 	if req.Take == 0 && again {
 		text += ` union all select event_id, null from again`
 	}
-	args := []any{
+	return s.fenced(text, req, s.claimArgs(req, hashes, targets)), nil
+}
+
+// claimArgs are the parameters of claimHead.
+func (s *Store) claimArgs(req runner.ClaimRequest, hashes, targets any) []any {
+	return []any{
 		texts(req.IDs), string(req.Token), nil, req.Owner, max(req.Expires.Microseconds(), int64(sign(req.Expires))), hashes, targets,
 		sqlschema.Version, int(req.Take),
 	}
+}
+
+// fenced puts the fence of the claim's run into a statement; {fence} is in none
+// but it.
+func (s *Store) fenced(text string, req runner.ClaimRequest, args []any) statement {
 	if req.Run == nil {
-		return statement{s.sql(strings.Replace(text, "{fence}", "fence as (select 1)", 1)), args}, nil
+		return statement{s.sql(strings.Replace(text, "{fence}", "fence as (select 1)", 1)), args}
 	}
 	args[2] = req.Run.ID
 	args = append(args, req.Run.Lock.Key, string(req.Run.Token))
-	return statement{s.sql(strings.Replace(text, "{fence}", fenceCTE, 1)), args}, nil
+	return statement{s.sql(strings.Replace(text, "{fence}", fenceCTE, 1)), args}
 }
 
 // sign is 1 for a positive duration, so that the shortest one still expires.
