@@ -71,8 +71,8 @@ func (o *failedRetryOptions) complete(args []string) ([]int64, error) {
 		return nil, usagef("which dead letter? give ids, or --due")
 	case len(ids) > 0 && o.filter.Due:
 		return nil, usagef("--due takes no ids")
-	case o.env.inRun():
-		return nil, usagef("inside a run its own sends are the run's; retry dead letters outside of one")
+	case len(ids) > 0 && (o.kind != "" || o.filter.Name != "" || o.filter.Since != 0):
+		return nil, usagef("--kind, --name and --since go with --due")
 	}
 	return ids, checkFilter(&o.filter, o.kind)
 }
@@ -82,7 +82,10 @@ func (o *failedRetryOptions) run(ctx context.Context, ids []int64) error {
 	if err != nil {
 		return err
 	}
-	sender, err := o.http.open(ctx, o.env, o.store)
+	// Also inside a run: these are not its sends.
+	sender, err := o.http.openWith(ctx, o.env, func(ctx context.Context, env *Env) (claimStore, error) {
+		return o.store.openStore(ctx, env, "")
+	})
 	if err != nil {
 		return err
 	}
@@ -93,14 +96,30 @@ func (o *failedRetryOptions) run(ctx context.Context, ids []int64) error {
 			return err
 		}
 	}
+	return o.retryAll(ctx, ids, func(id int64) error { return o.retry(ctx, sender, letters, id, header) })
+}
+
+// retryAll goes on after one that cannot be sent, so that it does not keep a
+// crontab line from the others for good; not without a store, nor after an
+// interrupt.
+func (o *failedRetryOptions) retryAll(ctx context.Context, ids []int64, retry func(id int64) error) error {
 	var answer error
+	faults := 0
 	for _, id := range ids {
-		if err := o.retry(ctx, sender, letters, id, header); err != nil {
-			if !quiet(err) {
-				return err
-			}
+		err := retry(id)
+		switch {
+		case err == nil:
+		case quiet(err):
 			answer = err
+		case len(ids) == 1 || ctx.Err() != nil || errors.Is(err, runner.ErrUnavailable) || errors.Is(err, runner.ErrRefused):
+			return err
+		default:
+			faults++
+			fmt.Fprintf(o.env.Err, "oncectl: %s\n", oneLine(err.Error()))
 		}
+	}
+	if faults > 0 {
+		return fmt.Errorf("%d of %d dead letters could not be handled", faults, len(ids))
 	}
 	return answer
 }

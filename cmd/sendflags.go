@@ -122,10 +122,15 @@ type sendGate interface {
 // open puts a sender together. Inside a run its claims, its bound and its pace
 // are the run's.
 func (o *httpOptions) open(ctx context.Context, env *Env, store *storeOptions) (*openSender, error) {
+	return o.openWith(ctx, env, store.openClaims)
+}
+
+// openWith puts a sender together whose claims are in the store that is opened.
+func (o *httpOptions) openWith(ctx context.Context, env *Env, open func(context.Context, *Env) (claimStore, error)) (*openSender, error) {
 	if err := o.complete(env); err != nil {
 		return nil, err
 	}
-	claims, err := store.openClaims(ctx, env)
+	claims, err := open(ctx, env)
 	if err != nil {
 		return nil, err
 	}
