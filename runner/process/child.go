@@ -155,9 +155,13 @@ func leasePing(lease func() time.Time) guard.Msg {
 func (c *Child) ask(m guard.Msg) error {
 	c.request.Lock()
 	defer c.request.Unlock()
-	if err := c.conn.Send(m); err != nil {
+	switch err := c.conn.Send(m); err {
+	case nil:
+	case syscall.EPIPE, syscall.ECONNRESET:
 		<-c.gone
 		return nil
+	default: // a descriptor that cannot be sent, say
+		return err
 	}
 	select {
 	case a := <-c.answers:

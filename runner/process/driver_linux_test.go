@@ -162,6 +162,13 @@ func (d *driver) request(r string) error {
 			return err
 		}
 		return d.child.Hold(f)
+	case "hold-closed":
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return err
+		}
+		f.Close()
+		return d.child.Hold(f)
 	}
 	return fmt.Errorf("no such request: %q", r)
 }

@@ -167,10 +167,16 @@ func (j *job) hears(word string) string {
 // asks makes a request and awaits its success.
 func (j *job) asks(request string) {
 	j.t.Helper()
-	fmt.Fprintln(j.control, request)
-	if got := j.hears(request); got != "<nil>" {
+	if got := j.answers(request); got != "<nil>" {
 		j.t.Fatalf("%s: %s", request, got)
 	}
+}
+
+// answers makes a request and returns the error that it got.
+func (j *job) answers(request string) string {
+	j.t.Helper()
+	fmt.Fprintln(j.control, request)
+	return j.hears(request)
 }
 
 // ends awaits the driver's end and checks its status.

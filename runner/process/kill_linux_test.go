@@ -132,17 +132,3 @@ func TestGuard_WhenItIsToldToEnd_Stays(t *testing.T) {
 	j.signal(syscall.SIGTERM)
 	j.ends(3)
 }
-
-// The guard holds the new lock from then on, and the old one no longer.
-func TestHold_WhenThereIsANewLock_FreesTheOld(t *testing.T) {
-	t.Parallel()
-	j, lock := running(t, jobs["sessions"].script, jobs["sessions"].n, 0)
-	next := lock + "2"
-	j.asks("hold " + next)
-	guard := j.guard()
-	if held := descriptors(t, guard); contains(held, lock) || !contains(held, next) {
-		t.Errorf("the guard has %v", held)
-	}
-	j.signal(syscall.SIGKILL)
-	freed(t, j, next)
-}

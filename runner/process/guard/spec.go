@@ -92,7 +92,7 @@ func takeStrings(p []byte) (list []string, rest []byte, ok bool) {
 }
 
 func take32(p []byte) (int, []byte, bool) {
-	if len(p) < 4 {
+	if len(p) < 4 || get32(p) > maxBody {
 		return 0, nil, false
 	}
 	return int(get32(p)), p[4:], true

@@ -102,10 +102,11 @@ func (c *Conn) next() (Msg, bool, error) {
 	if len(c.buf) < headerLen {
 		return Msg{}, false, nil
 	}
-	nfds, size := int(c.buf[1]), int(get32(c.buf[6:]))
-	if size > maxBody || nfds > maxFDs {
+	nfds, size32 := int(c.buf[1]), get32(c.buf[6:])
+	if size32 > maxBody || nfds > maxFDs {
 		return Msg{}, false, syscall.EBADMSG
 	}
+	size := int(size32)
 	if len(c.buf) < headerLen+size {
 		return Msg{}, false, nil
 	}
