@@ -18,6 +18,8 @@ type Store interface {
 	runner.Sweeper
 	runner.DeadLetters
 	runner.Outbox
+	runner.History
+	runner.Pruner
 }
 
 // Harness makes stores to test.
@@ -65,6 +67,8 @@ func Run(t *testing.T, h Harness) {
 		{"Other", testOther},
 		{"Program", testProgram},
 		{"Outbox", testOutbox},
+		{"History", testHistory},
+		{"Prune", testPrune},
 		{"Schema", testSchema},
 		{"Model", testModel},
 	}

@@ -57,6 +57,9 @@ create index if not exists failed_jobs_unresolved
     on {schema}.failed_jobs (id) where resolved_at is null;
 create index if not exists failed_jobs_event
     on {schema}.failed_jobs (event_id) where resolved_at is null;
+-- Whether a person has dealt with an event in doubt.
+create index if not exists failed_jobs_closed
+    on {schema}.failed_jobs (event_id) where resolved_at is not null;
 
 create table if not exists {schema}.outbox (
     id           bigserial primary key,
@@ -109,6 +112,9 @@ create index if not exists runs_key
     on {schema}.runs (lock_key, key) where outcome = 'succeeded' and key is not null;
 create index if not exists runs_unfinished
     on {schema}.runs (id) where finished_at is null;
+-- When a lock last succeeded, however often it has failed since.
+create index if not exists runs_succeeded
+    on {schema}.runs (lock_key, id) where outcome = 'succeeded';
 
 -- Who may claim under a lock. Each new holder updates its row and commits; each
 -- claim under the lock holds the row share-locked until it commits, so that no

@@ -54,6 +54,9 @@ create index if not exists failed_jobs_unresolved
     on failed_jobs (id) where resolved_at is null;
 create index if not exists failed_jobs_event
     on failed_jobs (event_id) where resolved_at is null;
+-- Whether a person has dealt with an event in doubt.
+create index if not exists failed_jobs_closed
+    on failed_jobs (event_id) where resolved_at is not null;
 
 create table if not exists outbox (
     id           integer primary key autoincrement,
@@ -104,6 +107,9 @@ create index if not exists runs_key
     on runs (lock_key, key) where outcome = 'succeeded' and key is not null;
 create index if not exists runs_unfinished
     on runs (id) where finished_at is null;
+-- When a lock last succeeded, however often it has failed since.
+create index if not exists runs_succeeded
+    on runs (lock_key, id) where outcome = 'succeeded';
 
 -- Who may claim under a lock: the run that began last. Writers are serial here,
 -- so a claim that reads its row in its own transaction is fenced.

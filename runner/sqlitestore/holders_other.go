@@ -1,0 +1,6 @@
+//go:build !linux
+
+package sqlitestore
+
+// flocks: no list of locks is known here.
+func flocks() map[fileID]int { return nil }
