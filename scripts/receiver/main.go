@@ -1,7 +1,7 @@
 // Command receiver is a web server for scripts/bench-send: it answers each
 // request after a latency, at once by default, and prints its URL when it is
-// ready. On SIGTERM it prints how many requests came and how many were in
-// flight at most, and ends.
+// ready. On SIGTERM it prints how many requests came, how many were in flight at
+// most and the seconds that they took together, and ends.
 package main
 
 import (
@@ -31,8 +31,9 @@ func serve(latency time.Duration) error {
 	if err != nil {
 		return err
 	}
-	var came, flying, most atomic.Int64
+	var came, flying, most, took atomic.Int64
 	handler := func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
 		came.Add(1)
 		now := flying.Add(1)
 		for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
@@ -40,6 +41,7 @@ func serve(latency time.Duration) error {
 		_, _ = io.Copy(io.Discard, r.Body) // a sender that is gone is none of ours
 		time.Sleep(latency)
 		flying.Add(-1)
+		took.Add(int64(time.Since(start)))
 		w.WriteHeader(http.StatusNoContent)
 	}
 	fmt.Printf("http://%s/\n", l.Addr())
@@ -51,7 +53,7 @@ func serve(latency time.Duration) error {
 	case err := <-failed:
 		return err
 	case <-end:
-		fmt.Printf("%d requests, %d at once\n", came.Load(), most.Load())
+		fmt.Printf("%d requests, %d at once, %.3f s\n", came.Load(), most.Load(), time.Duration(took.Load()).Seconds())
 		return nil
 	}
 }
