@@ -237,7 +237,7 @@ func wrap(what string, err error) error {
 	switch {
 	case noProcess(err) == nil:
 		return nil
-	case errors.Is(err, syscall.ETIME):
+	case errors.Is(err, guard.LeaseOver):
 		err = runner.ErrLockLost
 	}
 	return fmt.Errorf("%s: %w", what, err)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/oncectl/oncectl/runner"
+	"github.com/oncectl/oncectl/runner/process/guard"
 )
 
 // defaultPath is searched where the command's environment has no PATH, as
@@ -83,7 +84,7 @@ func getenv(env []string, name string) (string, bool) {
 // startError translates what fork or execve said about file.
 func startError(file string, errno syscall.Errno) error {
 	switch errno {
-	case syscall.ETIME:
+	case guard.LeaseOver:
 		return fmt.Errorf("%w before %s was started", runner.ErrLockLost, file)
 	case syscall.ENOENT:
 		if _, err := os.Stat(file); err == nil {

@@ -1,5 +1,7 @@
 package guard
 
+import "syscall"
+
 // The guard acts on its own in two cases. If oncectl has been silent for the
 // limit, nobody knows whether the lock is still there; and once the lease that
 // oncectl told it has run out, somebody else may have the lock. The lease is a
@@ -8,6 +10,10 @@ package guard
 
 // Now is that clock, in nanoseconds: the same for all processes of a machine.
 func Now() int64 { return now() }
+
+// LeaseOver answers an order that came after the lease. Neither fork, execve nor
+// kill fail with this number, and every system has it, as it has not ETIME.
+const LeaseOver = syscall.ECANCELED
 
 // leaseBytes is the length of a Ping's body.
 const leaseBytes = 8

@@ -60,7 +60,7 @@ func (s *server) handle(m Msg) {
 		s.limit = int64(m.N) * 1e6
 	case Start:
 		if s.expired() {
-			s.answer(syscall.ETIME)
+			s.answer(LeaseOver)
 			return
 		}
 		pid, err := s.start(m)
@@ -77,7 +77,7 @@ func (s *server) handle(m Msg) {
 		s.answer(s.pause())
 	case Continue:
 		if s.expired() {
-			s.answer(syscall.ETIME)
+			s.answer(LeaseOver)
 			return
 		}
 		s.answer(s.resume())

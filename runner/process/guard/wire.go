@@ -10,10 +10,10 @@ type Type byte
 
 // Requests, each answered in order by one Answer unless noted.
 const (
-	Start    Type = iota + 1 // Spec; answered by Started, or Answer (ETIME: the lease has run out)
+	Start    Type = iota + 1 // Spec; answered by Started, or Answer (LeaseOver)
 	Signal                   // N: the signal
 	Pause                    //
-	Continue                 // ETIME: the lease has run out
+	Continue                 // answered with LeaseOver once the lease has run out
 	Kill                     //
 	Hold                     // FDs: the lock's descriptor, or none
 	Limit                    // N: milliseconds of silence allowed; not answered
