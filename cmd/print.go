@@ -7,7 +7,8 @@ package cmd
 //   - A message is one line, begins with "oncectl: ", is in lower case and has
 //     no stop; a second one, "oncectl: hint: …", says what to do.
 //   - Lists are tables for people (-o table) or one JSON array (-o json) whose
-//     names stay; times are RFC 3339 in UTC.
+//     names stay; times are RFC 3339 in UTC. On a terminal, the lines of a table
+//     end at its edge; elsewhere they are whole.
 //   - Ids and names in messages are quoted, so that none can forge a line.
 
 import (
@@ -15,35 +16,67 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 )
 
 // outputFormat is the value of -o.
 type outputFormat string
 
 const (
-	formatTable outputFormat = "table"
-	formatJSON  outputFormat = "json"
+	formatTable      outputFormat = "table"
+	formatJSON       outputFormat = "json"
+	formatPrometheus outputFormat = "prometheus"
 )
 
-func (f *outputFormat) addFlag(fs *pflag.FlagSet) {
+// addFlag adds -o, for a table or JSON and what more there is.
+func (f *outputFormat) addFlag(fs *pflag.FlagSet, more ...outputFormat) {
 	*f = formatTable
-	fs.VarP(f, "output", "o", "output `FORMAT`: table or json")
+	v := formatValue{f, append([]outputFormat{formatTable, formatJSON}, more...)}
+	fs.VarP(v, "output", "o", "output `FORMAT`: "+v.names())
 }
 
-func (f *outputFormat) String() string { return string(*f) }
-func (f *outputFormat) Type() string   { return "format" }
+// formatValue is the flag's value.
+type formatValue struct {
+	f   *outputFormat
+	all []outputFormat
+}
 
-func (f *outputFormat) Set(s string) error {
-	if s != string(formatTable) && s != string(formatJSON) {
-		return fmt.Errorf("it is table or json")
+func (v formatValue) String() string {
+	if v.f == nil {
+		return "" // a zero value, as pflag makes one
 	}
-	*f = outputFormat(s)
+	return string(*v.f)
+}
+
+func (v formatValue) Type() string { return "format" }
+
+func (v formatValue) Set(s string) error {
+	if !slices.Contains(v.all, outputFormat(s)) {
+		return fmt.Errorf("it is %s", v.names())
+	}
+	*v.f = outputFormat(s)
 	return nil
+}
+
+// names is "a, b or c".
+func (v formatValue) names() string {
+	text := string(v.all[0])
+	for i, f := range v.all[1:] {
+		sep := ", "
+		if i == len(v.all)-2 {
+			sep = " or "
+		}
+		text += sep + string(f)
+	}
+	return text
 }
 
 // column is a column of a table; the last one has no width.
@@ -58,10 +91,25 @@ type listing struct {
 	format  outputFormat
 	columns []column
 	rows    int
+	width   int // of the terminal; 0: no limit
 }
 
 func newListing(w io.Writer, format outputFormat, columns []column) *listing {
-	return &listing{w: bufio.NewWriter(w), format: format, columns: columns}
+	return &listing{w: bufio.NewWriter(w), format: format, columns: columns, width: terminalWidth(w)}
+}
+
+// terminalWidth is how many characters a line of w has room for; 0 if it is no
+// terminal.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // add prints one row: its cells in a table, or record as JSON.
@@ -89,8 +137,15 @@ func (l *listing) line(cells []string) error {
 		}
 		fmt.Fprintf(&b, "%-*s  ", l.columns[i].width, cell)
 	}
-	b.WriteByte('\n')
-	_, err := l.w.WriteString(b.String())
+	return l.text(b.String())
+}
+
+// text writes a line, cut to the terminal's width.
+func (l *listing) text(line string) error {
+	if l.width > 0 && utf8.RuneCountInString(line) > l.width {
+		line = string([]rune(line)[:l.width-1]) + "…"
+	}
+	_, err := l.w.WriteString(line + "\n")
 	return err
 }
 

@@ -43,6 +43,8 @@ type store interface {
 	runner.DeadLetters
 	runner.Sweeper
 	runner.Outbox
+	runner.History
+	runner.Pruner
 }
 
 // storeChoice says which store was chosen, and by what.
