@@ -31,6 +31,7 @@ func TestBatch_WhenKilledAtRandom_NothingIsTwiceAndNothingForgotten(t *testing.T
 		kills = n
 	}
 	eachWay(t, func(t *testing.T, p *place) {
+		p.start("claim", "first").ends(0) // makes the store, into which the test looks
 		doubt := 0
 		for done := 0; done < kills; done += killsOfOne {
 			doubt += killBatch(t, p, done, min(killsOfOne, kills-done))
