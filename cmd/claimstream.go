@@ -17,6 +17,8 @@ const (
 	// that its round trip and its commit do not count, few enough that memory
 	// stays flat and no statement holds other claimers up for long.
 	streamBatch = 10_000
+	// streamBytes ends a batch of long ids earlier; a chunk more may be in it.
+	streamBytes = 2 << 20
 	// streamDelay bounds how long an id waits for others: half of the 100 ms
 	// that README.md promises.
 	streamDelay = 50 * time.Millisecond
@@ -136,7 +138,7 @@ func batches(chunks <-chan []runner.EventID) iter.Seq[[]runner.EventID] {
 func gather(batch []runner.EventID, chunks <-chan []runner.EventID) []runner.EventID {
 	delay := time.NewTimer(streamDelay)
 	defer delay.Stop()
-	for len(batch)+streamChunk <= streamBatch {
+	for len(batch)+streamChunk <= streamBatch && size(batch) < streamBytes {
 		select {
 		case more, ok := <-chunks:
 			if !ok {
@@ -148,6 +150,14 @@ func gather(batch []runner.EventID, chunks <-chan []runner.EventID) []runner.Eve
 		}
 	}
 	return batch
+}
+
+// size is the length of all ids.
+func size(batch []runner.EventID) (n int) {
+	for _, id := range batch {
+		n += len(id)
+	}
+	return n
 }
 
 // readIDs sends the ids of r in chunks: what is there at once, at most

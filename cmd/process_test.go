@@ -138,8 +138,16 @@ func (pr *process) signal(sig syscall.Signal) {
 // says awaits a text on stdout.
 func (pr *process) says(text string) {
 	pr.t.Helper()
+	pr.t.Cleanup(func() {
+		if pr.t.Failed() {
+			pr.t.Logf("%v\nstdout: %s\nstderr: %s", pr.Args[1:], tail(pr.out.String()), tail(pr.err.String()))
+		}
+	})
 	until(pr.t, "stdout has "+text, func() bool { return strings.Contains(pr.out.String(), text) })
 }
+
+// tail is the end of a long text.
+func tail(s string) string { return s[max(0, len(s)-2000):] }
 
 // complains awaits a text on stderr.
 func (pr *process) complains(text string) {

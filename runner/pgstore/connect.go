@@ -162,9 +162,3 @@ func (s *Store) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	}
 	return nil, err
 }
-
-// refuseConn closes a connection whose server is not to be used.
-func refuseConn(c *pgconn.PgConn, err error) error {
-	closeConn(c)
-	return err
-}
