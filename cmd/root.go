@@ -60,7 +60,7 @@ Without a database it keeps its own on this machine; see 'oncectl run --help'.`,
 	root.AddCommand(
 		newRunCmd(env, o), newClaimCmd(env, o), newDoneCmd(env, o), newReleaseCmd(env, o),
 		newClaimsCmd(env, o), newSendCmd(env, o), newOutboxCmd(env, o), newFailedCmd(env, o),
-		newStatusCmd(env, o), newRunsCmd(env, o), newPruneCmd(env, o), newSchemaCmd(env, o), newVersionCmd(env),
+		newStatusCmd(env, o), newRunsCmd(env, o), newPruneCmd(env, o), newDoctorCmd(env, o), newSchemaCmd(env, o), newVersionCmd(env),
 	)
 	return root
 }

@@ -91,7 +91,9 @@ func (m metrics) locks(locks []runner.LockState) {
 		{"lock_last_run_start_timestamp_seconds", "When the latest run began.",
 			func(l runner.LockState) (float64, bool) { return seconds(l.Last.StartedAt), true }},
 		{"lock_last_run_duration_seconds", "How long the latest run took, or has been going on.",
-			func(l runner.LockState) (float64, bool) { return l.Last.Took.Seconds(), l.Last.Outcome != runner.RunUnknown }},
+			func(l runner.LockState) (float64, bool) {
+				return l.Last.Took.Seconds(), l.Last.Outcome != runner.RunUnknown
+			}},
 		{"lock_last_success_timestamp_seconds", "When the latest run that succeeded ended.",
 			func(l runner.LockState) (float64, bool) { return seconds(l.LastSuccess), !l.LastSuccess.IsZero() }},
 	} {

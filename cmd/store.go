@@ -45,6 +45,7 @@ type store interface {
 	runner.Outbox
 	runner.History
 	runner.Pruner
+	runner.Inspector
 }
 
 // storeChoice says which store was chosen, and by what.

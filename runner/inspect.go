@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -33,3 +34,20 @@ type Inspector interface {
 // MostSkew is how far the host's clock and the store's may differ before it
 // matters: a tick that is due within it counts as due.
 const MostSkew = 5 * time.Second
+
+// Finding tells whether the tables fit this binary.
+func (s SchemaStatus) Finding() Finding {
+	f := Finding{Check: "schema", Severity: Fine, Found: fmt.Sprintf("schema version %d, as this oncectl has", s.Version)}
+	switch {
+	case s.OldestBinary > s.Binary:
+		f.Severity, f.Do = Problem, "use a newer oncectl"
+		f.Found = fmt.Sprintf("schema version %d is for oncectl with version %d or later, this one has %d", s.Version, s.OldestBinary, s.Binary)
+	case s.Version > s.Binary:
+		f.Severity = Note
+		f.Found = fmt.Sprintf("schema version %d is newer than this oncectl's %d, which may use it", s.Version, s.Binary)
+	case s.Version < s.Binary:
+		f.Severity, f.Do = Problem, "'oncectl schema apply'"
+		f.Found = fmt.Sprintf("schema version %d is older than this oncectl's %d", s.Version, s.Binary)
+	}
+	return f
+}

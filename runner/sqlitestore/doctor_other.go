@@ -1,0 +1,6 @@
+//go:build !linux
+
+package sqlitestore
+
+// fileSystemKind knows no kinds here.
+func fileSystemKind(string) string { return "" }
