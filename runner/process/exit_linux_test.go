@@ -1,6 +1,7 @@
 package process_test
 
 import (
+	"os"
 	"syscall"
 	"testing"
 )
@@ -132,4 +133,17 @@ func TestKill_WhenTheJobIsDeaf_EndsAllOfIt(t *testing.T) {
 		t.Errorf("after Kill %v are left", left)
 	}
 	j.ends(137)
+}
+
+// As execvp(3) does, and so a shell and cron's own.
+func TestStart_WhenAScriptHasNoInterpreterLine_TheShellRunsIt(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, plan{Argv: []string{"./job", "a b", ""}})
+	if err := os.WriteFile(j.Dir+"/job", []byte(`echo "$0 $# <$1>"; exit 7`), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j.begin().ends(7)
+	if got := j.out.all(t); got != "./job 2 <a b>\n" {
+		t.Errorf("it says %q", got)
+	}
 }
