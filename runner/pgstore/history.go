@@ -30,7 +30,9 @@ const heldKeys = `held as materialized (
 
 // eachLock shows the latest run of each lock. It steps along runs_lock from one
 // key to the next, and reads two rows of each: however many runs there are, it
-// takes as long as there are locks.
+// takes as long as there are locks. Rows are found by "<=" and not by "=", since
+// the planner would take the latter for leave to walk back along all runs until
+// it meets one of the lock.
 const eachLock = `with recursive keys as (
 	(select r.lock_key from {s}.runs r order by r.lock_key limit 1)
 	union all
@@ -39,10 +41,11 @@ const eachLock = `with recursive keys as (
 ), ` + heldKeys + `
 select ` + runColumns + `, h.pid, a.application_name, (extract(epoch from s.finished_at) * 1000000)::bigint
 from keys k
-cross join lateral (select * from {s}.runs where lock_key = k.lock_key order by id desc limit 1) r
+cross join lateral (select * from {s}.runs where lock_key <= k.lock_key order by lock_key desc, id desc limit 1) r
 left join lateral (
-	select finished_at from {s}.runs where lock_key = k.lock_key and outcome = 'succeeded' order by id desc limit 1
-) s on true
+	select lock_key, finished_at from {s}.runs
+	where lock_key <= k.lock_key and outcome = 'succeeded' order by lock_key desc, id desc limit 1
+) s on s.lock_key = k.lock_key
 left join held h on h.key = k.lock_key
 left join pg_catalog.pg_stat_activity a on a.pid = h.pid
 where k.lock_key is not null

@@ -12,7 +12,9 @@ import (
 // The rows that are over, by table. Each walks along its primary key, so that a
 // whole prune reads a table once, and passes over what somebody else has locked.
 // The conditions are checked again once the rows are locked: a claim that was
-// taken over meanwhile stays. Parameters: age in microseconds, the key behind
+// taken over meanwhile stays. What else has to be looked up is a value, not an
+// "exists", so that no plan joins all rows with all rows; "<=" is that of eachLock.
+// Parameters: age in microseconds, the key behind
 // which to look, how many, this binary's schema version.
 const (
 	overClaims = `select e.event_id as id from {s}.processed_events e
@@ -23,7 +25,7 @@ const (
 	order by e.event_id limit $3::int for update skip locked`
 	overLetters = `select l.id from {s}.failed_jobs l
 	where l.id > $2::bigint and l.resolved_at < now() - $1::bigint * interval '1 microsecond'
-		and not exists (select from {s}.processed_events e where e.event_id = l.event_id and e.outcome = 'in_doubt')
+		and (select true from {s}.processed_events e where e.event_id = l.event_id and e.outcome = 'in_doubt') is null
 		and (select oldest_binary from info) <= $4::int
 	order by l.id limit $3::int for update of l skip locked`
 	overOutbox = `select o.id from {s}.outbox o
@@ -34,9 +36,10 @@ const (
 	overRuns = `select r.id from {s}.runs r
 	where r.id > $2::bigint and r.finished_at < now() - $1::bigint * interval '1 microsecond'
 		and not (r.outcome = 'succeeded' and r.key is not null and r.scheduled_at is null)
-		and exists (select from {s}.runs n where n.lock_key = r.lock_key and n.id > r.id)
-		and (r.outcome <> 'succeeded' or exists (
-			select from {s}.runs n where n.lock_key = r.lock_key and n.id > r.id and n.outcome = 'succeeded'))
+		and r.id < (select n.id from {s}.runs n
+			where n.lock_key <= r.lock_key order by n.lock_key desc, n.id desc limit 1)
+		and (r.outcome <> 'succeeded' or r.id < (select n.id from {s}.runs n
+			where n.lock_key <= r.lock_key and n.outcome = 'succeeded' order by n.lock_key desc, n.id desc limit 1))
 		and (select oldest_binary from info) <= $4::int
 	order by r.id limit $3::int for update of r skip locked`
 )
