@@ -109,9 +109,17 @@ func (s *Store) claim(ctx context.Context, ex executor, req runner.ClaimRequest)
 	if len(req.IDs) == 0 {
 		return nil, nil
 	}
-	if isMany(req) {
+	switch {
+	case isOne(req):
+		return s.claimOne(ctx, ex, req)
+	case isMany(req):
 		return s.claimMany(ctx, ex, req)
 	}
+	return s.claimAll(ctx, ex, req)
+}
+
+// claimAll claims by the statement that can do everything.
+func (s *Store) claimAll(ctx context.Context, ex executor, req runner.ClaimRequest) ([]bool, error) {
 	st, err := s.claimStatement(req, len(req.IDs) <= againAtMost)
 	if err != nil {
 		return nil, err

@@ -125,8 +125,9 @@ func TestCut_WhenTheLocksSessionIsCut_TheClaimIsWonUnderTheNextLock(t *testing.T
 	s := open(t, via, schema)
 	h := take(t, s)
 	run := beginRunOf(t, h)
-	// A single statement commits by itself: its answer is its row.
-	proxy.CutWhen(func(b []byte) bool { return bytes.Contains(b, []byte("event/1")) })
+	// A single statement commits by itself: its answer is its row, which says
+	// that the fence is ours. A heartbeat's does not.
+	proxy.CutWhen(func(b []byte) bool { return bytes.Contains(b, []byte("true")) })
 	req := claimOf(&run, "event/1")
 	_, err := h.Claim(t.Context(), req)
 	wantErr(t, "Claim whose connection was cut", err, runner.ErrLockLost)
