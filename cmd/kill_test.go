@@ -21,7 +21,7 @@ func TestRun_WhenKilled_NothingOfItsJobIsLeft(t *testing.T) {
 	for name, job := range jobs {
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, p *place) {
-				pr := p.start("run", "--lock", "nightly", "--", "sh", "-c", job)
+				pr := p.start("run", "--lock", "nightly", "--", "sh", "-c", "dirname $ONCECTL_SOCKET >socket; "+job)
 				pr.says("up")
 				next := p.start("run", "--lock", "nightly", "--wait", "50s", "--", "sh", "-c", livingOf+`; echo "left:$left"`)
 				pr.signal(syscall.SIGKILL)
@@ -30,6 +30,9 @@ func TestRun_WhenKilled_NothingOfItsJobIsLeft(t *testing.T) {
 				// The job of the next run begins when nothing of the last one lives.
 				if got := next.out.String(); got != "left:\n" {
 					t.Errorf("the next run found %q", got)
+				}
+				if socket := strings.TrimSpace(p.read("socket")); socket == "" || exists(socket) {
+					t.Errorf("the socket's folder of the killed run is left: %q", socket)
 				}
 				if name == "nested" {
 					p.start("run", "--lock", "inner", "--wait", "20s", "--", "true").ends(0)
@@ -151,6 +154,11 @@ func stateOf(pid int) string {
 	}
 	_, rest, _ := strings.Cut(string(b), ") ")
 	return rest[:1]
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func dead(pid int) bool {

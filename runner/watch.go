@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -176,11 +177,12 @@ func (w *watch) start(ctx context.Context) error {
 		return fmt.Errorf("handing lock %q to the guard: %w", w.job.Lock.Name, err)
 	}
 	child, err := w.Jobs.Start(ctx, Command{
-		Argv:     w.job.Argv,
-		Env:      jobEnv(w.job.Env, w.run, w.broker.Path()),
-		LockFile: lockFile,
-		Lease:    w.lease,
-		QuietOK:  w.job.QuietOK,
+		Argv:      w.job.Argv,
+		Env:       jobEnv(w.job.Env, w.run, w.broker.Path()),
+		LockFile:  lockFile,
+		Leftovers: []string{w.broker.Path(), filepath.Dir(w.broker.Path())},
+		Lease:     w.lease,
+		QuietOK:   w.job.QuietOK,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the command: %w", err)

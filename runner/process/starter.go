@@ -178,7 +178,7 @@ func (s *Starter) tryStart(c runner.Command) (*Child, error) {
 		return nil, err
 	}
 	spec := guard.Spec{
-		Path: path, Argv: c.Argv, Env: c.Env, Group: guard.OwnGroup, Closed: s.options.Closed,
+		Path: path, Argv: c.Argv, Env: c.Env, Group: guard.OwnGroup, Closed: s.options.Closed, Leftovers: c.Leftovers,
 		HasLock: c.LockFile != nil, HasOut: out.out >= 0, HasErr: out.err >= 0,
 	}
 	if s.terminal.tty != nil {

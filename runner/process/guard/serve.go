@@ -11,6 +11,7 @@ type server struct {
 	conn *Conn
 	lock int // the lock's descriptor, or -1
 	tree *Tree
+	left []string      // to be removed if oncectl is killed
 	gone chan struct{} // closed when no process of the job is left
 
 	// Only serve's goroutine uses these.
@@ -39,12 +40,22 @@ func (s *server) serve() {
 		case err != nil:
 			// oncectl is gone. Its lock stays ours until the job is dead.
 			s.kill(0)
+			s.cleanUp()
 			return
 		case m.Type == Bye:
 			s.resume()
 			return
 		default:
 			s.handle(m)
+		}
+	}
+}
+
+// cleanUp removes what a killed oncectl could not.
+func (s *server) cleanUp() {
+	for _, path := range s.left {
+		if syscall.Unlink(path) != nil {
+			_ = syscall.Rmdir(path) // what is not empty stays
 		}
 	}
 }
