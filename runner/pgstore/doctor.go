@@ -142,7 +142,7 @@ func findSkew(server, sent, answered time.Time) runner.Finding {
 			which = "ahead of"
 		}
 		f.Severity = runner.Problem
-		f.Found = fmt.Sprintf("this host's clock is %v %s the server's: cron fires by the one, ticks go by the other", roundSkew(skew.Abs()), which)
+		f.Found = fmt.Sprintf("this host's clock is %v %s the server's: cron fires by the one, ticks go by the other", skew.Abs().Round(time.Second), which)
 		f.Do = "set both clocks by NTP (timedatectl, chronyc tracking)"
 	}
 	return f

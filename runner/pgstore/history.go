@@ -183,7 +183,7 @@ func (s *Store) EachRun(ctx context.Context, filter runner.RunFilter, f func(run
 	if unended {
 		limit = 0 // which of them it is, is known here only
 	}
-	st := statement{s.sql(eachRun), []any{filter.Lock, string(filter.Outcome), filter.Since.Microseconds(), limit, 0}}
+	st := statement{s.sql(eachRun), []any{filter.Lock, string(filter.Outcome), microseconds(filter.Since), limit, 0}}
 	shown := 0
 	return s.stream(ctx, st, func(r row) error {
 		if err := notFor(int(r.number(0))); err != nil || r.null(3) {
@@ -202,6 +202,15 @@ func (s *Store) EachRun(ctx context.Context, filter runner.RunFilter, f func(run
 		}
 		return nil
 	})
+}
+
+// microseconds is d as statements take it, of which 0 means none: what is shorter
+// than one counts as one.
+func microseconds(d time.Duration) int64 {
+	if d > 0 {
+		return max(1, d.Microseconds())
+	}
+	return 0
 }
 
 // surely is the run in a row of eachRun. One that may have ended while we looked
