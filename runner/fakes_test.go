@@ -28,6 +28,7 @@ type world struct {
 	signals chan os.Signal
 	end     RunEnd
 	gone    bool
+	ahead   time.Duration // how far the store's clock is ahead of this host's
 }
 
 func newWorld(t *testing.T) *world {
@@ -81,7 +82,7 @@ func (l *fakeLock) Lost() <-chan struct{}         { return l.lost }
 func (l *fakeLock) Check(context.Context) error   { return l.check }
 func (l *fakeLock) Release(context.Context) error { l.note("release"); return nil }
 func (l *fakeLock) Until() time.Time              { return time.Time{} }
-func (l *fakeLock) TakenAt() time.Time            { return time.Now() }
+func (l *fakeLock) TakenAt() time.Time            { return time.Now().Add(l.ahead) }
 func (l *fakeLock) Descriptor() (*os.File, error) { return nil, nil }
 
 func (l *fakeLock) Regain(context.Context) error {

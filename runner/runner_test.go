@@ -126,6 +126,27 @@ func TestRun_WhenTheKeyHasSucceeded_SkipsAndReleases(t *testing.T) {
 	})
 }
 
+// daily is a schedule with a tick each midnight.
+type daily struct{}
+
+func (daily) TickAt(now time.Time) (time.Time, bool) { return now.Truncate(24 * time.Hour), true }
+
+// The key of a tick comes from the store's clock: hosts whose own clocks
+// disagree name one tick alike.
+func TestRun_WhenTheHostsClockIsOff_TheTickIsTheStores(t *testing.T) {
+	for _, ahead := range []time.Duration{0, 3 * time.Second, -3 * time.Minute, 25 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.ahead = ahead
+			want := time.Now().Add(ahead).UTC().Truncate(24 * time.Hour).Format(time.RFC3339)
+			_, _ = w.run(t, Job{Schedule: daily{}}, func(c *fakeChild) { c.finish(Exit{}) })
+			if !slices.Contains(w.log, "begin "+want) {
+				t.Errorf("%v ahead: steps %v, want the tick %s", ahead, w.log, want)
+			}
+		})
+	}
+}
+
 func TestRun_WhenThePredecessorIsUnfinished_WaitsAsLongAsItMayLive(t *testing.T) {
 	before := &Run{ID: 1, Host: Host{Name: "there", ID: "other boot"}, PID: 7}
 	here := &Run{ID: 1, Host: Host{Name: "here", ID: "boot"}, PID: 7}
