@@ -82,6 +82,24 @@ type Status struct {
 	Outbox     Backlog
 }
 
+// LookTwice is look's status, or its next one where the first had a run that is
+// RunUnknown. Stores cannot look at a run's row and at its lock in one instant:
+// one that ends in between has no end in its row, and does not hold its lock any
+// more. Its end is recorded before its lock is released, so that the second look
+// finds it.
+func LookTwice(look func() (Status, error)) (Status, error) {
+	st, err := look()
+	if err != nil {
+		return st, err
+	}
+	for _, l := range st.Locks {
+		if l.Last.Outcome == RunUnknown {
+			return look()
+		}
+	}
+	return st, nil
+}
+
 // Backlog is what waits in the outbox: neither sent nor given up.
 type Backlog struct {
 	Count  int

@@ -76,26 +76,11 @@ const onIndexes = `select set_config('enable_seqscan', 'off', true), set_config(
 
 // Status implements runner.History.
 func (s *Store) Status(ctx context.Context) (runner.Status, error) {
-	st, err := s.status(ctx)
-	if err == nil && someUnknown(st.Locks) {
-		// A run that ended while we looked was not finished in the statement's
-		// snapshot, and did not have its lock any more when the locks were read.
-		// Its end is recorded before the lock is released: now it is there.
-		st, err = s.status(ctx)
-	}
+	st, err := runner.LookTwice(func() (runner.Status, error) { return s.status(ctx) })
 	if err != nil {
 		return st, fmt.Errorf("reading the status: %w", err)
 	}
 	return st, nil
-}
-
-func someUnknown(locks []runner.LockState) bool {
-	for _, l := range locks {
-		if l.Last.Outcome == runner.RunUnknown {
-			return true
-		}
-	}
-	return false
 }
 
 func (s *Store) status(ctx context.Context) (runner.Status, error) {
@@ -214,7 +199,7 @@ func microseconds(d time.Duration) int64 {
 }
 
 // surely is the run in a row of eachRun. One that may have ended while we looked
-// is read again: see Status.
+// is read again: see runner.LookTwice.
 func (s *Store) surely(ctx context.Context, r row) (runner.PastRun, error) {
 	run := readPastRun(r[3:], r.bool(2))
 	if run.Outcome != runner.RunUnknown || !r.bool(1) {

@@ -51,15 +51,7 @@ from failed_jobs where resolved_at is null group by kind, certainty order by kin
 func (s *Store) Status(ctx context.Context) (runner.Status, error) {
 	var st runner.Status
 	err := s.do(ctx, "reading the status", s.patient(), func() (err error) {
-		st, err = s.status(ctx)
-		for _, l := range st.Locks {
-			if err == nil && l.Last.Outcome == runner.RunUnknown {
-				// A run that ended between our two looks, at its row and at its
-				// lock, has its end recorded by now.
-				st, err = s.status(ctx)
-				break
-			}
-		}
+		st, err = runner.LookTwice(func() (runner.Status, error) { return s.status(ctx) })
 		return err
 	})
 	return st, err
@@ -122,7 +114,7 @@ func (s *Store) lockStates(ctx context.Context) ([]runner.LockState, error) {
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
-	// The locks are looked at after the rows: see Status.
+	// The locks are looked at after the rows: see runner.LookTwice.
 	locks := s.heldLocks()
 	for i := range out {
 		l, at := &out[i], out[i].Since
