@@ -141,6 +141,7 @@ func printStatus(w io.Writer, s runner.Status) error {
 	if len(s.Locks) > 0 {
 		out.w.WriteByte('\n')
 	}
+	out.width = 0 // sentences may go on in the next line, cells may not
 	for _, line := range countLines(s) {
 		out.text(line)
 	}
