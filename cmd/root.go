@@ -57,12 +57,33 @@ Without a database it keeps its own on this machine; see 'oncectl run --help'.`,
 			env.level.Set(-4) // slog.LevelDebug
 		}
 	}
-	root.AddCommand(
-		newRunCmd(env, o), newClaimCmd(env, o), newDoneCmd(env, o), newReleaseCmd(env, o),
-		newClaimsCmd(env, o), newSendCmd(env, o), newOutboxCmd(env, o), newFailedCmd(env, o),
-		newStatusCmd(env, o), newRunsCmd(env, o), newPruneCmd(env, o), newDoctorCmd(env, o), newSchemaCmd(env, o), newVersionCmd(env),
-	)
+	addCommands(root, env, o)
 	return root
+}
+
+// commands makes the commands by name.
+var commands = []struct {
+	name string
+	make func(*Env, *storeOptions) *cobra.Command
+}{
+	{"run", newRunCmd}, {"claim", newClaimCmd}, {"done", newDoneCmd}, {"release", newReleaseCmd}, {"claims", newClaimsCmd},
+	{"send", newSendCmd}, {"outbox", newOutboxCmd}, {"failed", newFailedCmd},
+	{"status", newStatusCmd}, {"runs", newRunsCmd}, {"prune", newPruneCmd}, {"doctor", newDoctorCmd}, {"schema", newSchemaCmd},
+	{"version", func(env *Env, _ *storeOptions) *cobra.Command { return newVersionCmd(env) }},
+}
+
+// addCommands adds the command that env.Args begin with, or all where they
+// begin otherwise: a claim in a loop should not pay for the flags of the others.
+func addCommands(root *cobra.Command, env *Env, o *storeOptions) {
+	for _, c := range commands {
+		if len(env.Args) > 0 && env.Args[0] == c.name {
+			root.AddCommand(c.make(env, o))
+			return
+		}
+	}
+	for _, c := range commands {
+		root.AddCommand(c.make(env, o))
+	}
 }
 
 // Annotations on commands that the ladder of exit statuses needs.
