@@ -185,7 +185,7 @@ func nextCursor(from runner.OutboxCursor, head row, rows []runner.OutboxRow) (ne
 }
 
 const renewOutbox = `update {s}.outbox set leased_until = now() + $3::bigint * interval '1 microsecond'
-where id = any($2::text[]::bigint[]) and token = $1::uuid and sent_at is null and leased_until is not null
+where id = any($2::text[]::bigint[]) and token = $1::uuid and (sent_at is null) is not false and (leased_until is null) is not true
 	and (select oldest_binary from {s}.schema_info) <= $4::int
 returning id`
 
@@ -235,8 +235,8 @@ done as (
 		doubtful = o.doubtful or i.doubtful,
 		last_error = case when i.verdict = 3 then o.last_error else i.error end
 	from input i
-	where o.id = any($2::text[]::bigint[]) and o.id = i.id and o.token = $1::uuid and o.sent_at is null
-		and (o.leased_until is null) is not true -- so put, no plan takes the index of leases for it
+	where o.id = any($2::text[]::bigint[]) and o.id = i.id and o.token = $1::uuid and (o.sent_at is null) is not false
+		and (o.leased_until is null) is not true -- so put, no plan takes an index of all that is unsent or leased
 		and (select oldest_binary from info) <= $14::int
 	returning o.id, o.topic, o.payload, i.verdict, i.error, i.hash, i.keep, i.request, i.attempts, i.certainty, i.retry_at
 ),
@@ -262,7 +262,7 @@ union all select o.id::text, null from input i join {s}.outbox o on o.id = i.id
 const markSent = `with info as (select oldest_binary from {s}.schema_info),
 done as (
 	update {s}.outbox o set sent_at = now(), failed_at = null, leased_until = null, attempts = o.attempts + 1, last_error = null
-	where o.id = any($2::text[]::bigint[]) and o.token = $1::uuid and o.sent_at is null
+	where o.id = any($2::text[]::bigint[]) and o.token = $1::uuid and (o.sent_at is null) is not false
 		and (o.leased_until is null) is not true and (select oldest_binary from info) <= $4::int
 	returning o.id
 ),
@@ -274,7 +274,8 @@ before as (
 select (select oldest_binary from info)::text, 'true'
 union all select id::text, null from done
 union all select o.id::text, null from {s}.outbox o
-	where o.id = any($2::text[]::bigint[]) and o.token = $1::uuid and o.sent_at is not null`
+	where o.id = any($2::text[]::bigint[]) and o.token = $1::uuid and o.sent_at is not null
+		and (select count(*) from done) < cardinality($2::text[])`
 
 // Mark implements runner.OutboxMarker.
 func (s *Store) Mark(ctx context.Context, token runner.Token, marks []runner.OutboxMark) ([]bool, error) {

@@ -73,3 +73,38 @@ func TestOutbox_WhenAMillionRowsAreSent_ALookReadsNoMoreThanItNeeds(t *testing.T
 		t.Logf("%d pages", pages)
 	}
 }
+
+// A mark finds its rows by their ids, also where no statistics say how many
+// others wait: one that read all that waits would make draining quadratic.
+func TestOutbox_WhenManyRowsWait_AMarkReadsNoMoreThanItsOwn(t *testing.T) {
+	url, schema := pgtest.Schema(t)
+	s := open(t, url, schema)
+	if _, err := s.ApplySchema(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// What autovacuum learns about a table is not to be waited for.
+	pgtest.Exec(t, url,
+		fmt.Sprintf(`alter table %s.outbox set (autovacuum_enabled = off)`, schema),
+		fmt.Sprintf(`insert into %s.outbox (topic, key, payload) select 't', 'key ' || g %% 50, '{}' from generate_series(1, 50000) g`, schema))
+	token := runner.NewToken()
+	rows, _, err := s.Lease(t.Context(), runner.OutboxLease{Token: token, Limit: 100, For: time.Minute})
+	if err != nil || len(rows) != 100 {
+		t.Fatalf("Lease() = %d rows, %v", len(rows), err)
+	}
+	for name, verdict := range map[string]runner.OutboxVerdict{"back": runner.OutboxBack, "sent": runner.OutboxSent} {
+		var marks []runner.OutboxMark
+		for _, r := range rows[:50] {
+			marks = append(marks, runner.OutboxMark{ID: r.ID, Verdict: verdict})
+		}
+		rows = rows[50:]
+		stmts, err := s.markStatements(token, marks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, pages := explain(t, s, stmts[1])
+		t.Logf("%s: %d pages", name, pages)
+		if pages == 0 || pages > 50*40 || !strings.Contains(plan, "actual rows=50") {
+			t.Errorf("%s: it touches %d pages for 50 rows:\n%s", name, pages, plan)
+		}
+	}
+}
