@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/oncectl/oncectl/runner"
@@ -139,16 +140,27 @@ func (s *state) wait() {
 	select {
 	case f := <-s.done:
 		s.take(f)
+		runtime.Gosched()
 	case <-interrupt:
 		return
 	case <-timer.C:
 	}
+	for s.drain() {
+		// Those that are about to end are marked with it: a mark costs as much for
+		// one row as for many.
+		runtime.Gosched()
+	}
+}
+
+// drain takes what has ended, and reports whether there was any.
+func (s *state) drain() (some bool) {
 	for {
 		select {
 		case f := <-s.done:
 			s.take(f)
+			some = true
 		default:
-			return
+			return some
 		}
 	}
 }
