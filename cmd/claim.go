@@ -122,7 +122,12 @@ func (o *claimOptions) run(ctx context.Context) error {
 	c := &claiming{claims: claims, req: o.request(), out: o.env.Out}
 	switch {
 	case o.stdin:
-		err = c.stream(ctx, o.env.In)
+		var beside claimStore
+		if beside, err = o.store.openBeside(ctx, o.env, claims); err == nil {
+			defer beside.Close()
+			c.beside = beside
+			err = c.stream(ctx, o.env.In)
+		}
 	case len(o.ids) == 1:
 		c.out = io.Discard // the exit status is the answer
 		fallthrough
@@ -150,6 +155,8 @@ func (o *claimOptions) request() runner.ClaimRequest {
 // claiming claims ids and prints those that were won.
 type claiming struct {
 	claims runner.Claimer
+	// beside is for the second of two batches that are under way.
+	beside runner.Claimer
 	req    runner.ClaimRequest
 	out    io.Writer
 	won    int
@@ -170,7 +177,7 @@ func (c *claiming) list(ctx context.Context, args []string) error {
 
 // batch claims ids and prints those that were won.
 func (c *claiming) batch(ctx context.Context, ids []runner.EventID) error {
-	won, err := c.claim(ctx, ids)
+	won, err := c.claim(ctx, c.claims, ids)
 	if err != nil {
 		return err
 	}
@@ -179,10 +186,10 @@ func (c *claiming) batch(ctx context.Context, ids []runner.EventID) error {
 
 // claim claims ids under a token of their own: an id that comes again in a
 // later batch is a duplicate, not a repeated request.
-func (c *claiming) claim(ctx context.Context, ids []runner.EventID) ([]bool, error) {
+func (c *claiming) claim(ctx context.Context, claims runner.Claimer, ids []runner.EventID) ([]bool, error) {
 	req := c.req
 	req.IDs, req.Token = ids, runner.NewToken()
-	won, err := c.claims.Claim(ctx, req)
+	won, err := claims.Claim(ctx, req)
 	if err != nil {
 		return nil, fmt.Errorf("claiming %s: %w", describe(ids), err)
 	}

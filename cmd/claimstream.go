@@ -61,18 +61,22 @@ func (c *claiming) stream(ctx context.Context, r io.Reader) error {
 
 // underWay is a batch that is being claimed.
 type underWay struct {
+	by   runner.Claimer
 	ids  []runner.EventID
 	won  []bool
 	err  error
 	done chan struct{} // closed when won and err are there
 }
 
-// begin begins to claim a batch.
-func (c *claiming) begin(ctx context.Context, ids []runner.EventID) *underWay {
-	b := &underWay{ids: ids, done: make(chan struct{})}
+// begin begins to claim a batch, beside the one that may be under way.
+func (c *claiming) begin(ctx context.Context, ids []runner.EventID, other []*underWay) *underWay {
+	b := &underWay{by: c.claims, ids: ids, done: make(chan struct{})}
+	if len(other) > 0 && other[0].by == c.claims && c.beside != nil {
+		b.by = c.beside
+	}
 	go func() {
 		defer close(b.done)
-		b.won, b.err = c.claim(ctx, b.ids)
+		b.won, b.err = c.claim(ctx, b.by, b.ids)
 	}()
 	return b
 }
@@ -104,7 +108,7 @@ func (c *claiming) answerInOrder(ctx context.Context, next <-chan []runner.Event
 				next = nil
 				continue
 			}
-			begun = append(begun, c.begin(ctx, ids))
+			begun = append(begun, c.begin(ctx, ids, begun))
 		case <-done:
 			err := c.answer(begun[0])
 			begun = begun[1:]
