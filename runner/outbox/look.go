@@ -50,12 +50,12 @@ func (l *look) start(now time.Time) runner.OutboxCursor {
 }
 
 // found takes a look's answer into account.
-func (l *look) found(rows, asked int, next runner.OutboxCursor, now time.Time) {
+func (l *look) found(rows []runner.OutboxRow, asked int, next runner.OutboxCursor, now time.Time) {
 	whole := l.from == runner.OutboxCursor{} && next == runner.OutboxCursor{}
-	l.exhausted = whole && rows == 0
-	l.dirty = rows == asked || !whole
+	l.exhausted = whole && len(rows) == 0
+	l.dirty = !whole || len(rows) == asked && !seconds(rows)
 	l.from = next
-	if rows > 0 {
+	if len(rows) > 0 {
 		l.empty = 0
 	} else if whole {
 		l.empty++
@@ -63,12 +63,30 @@ func (l *look) found(rows, asked int, next runner.OutboxCursor, now time.Time) {
 	l.next = now.Add(ease(l.empty))
 }
 
+// seconds reports whether there are two rows of one key. A lease takes the first
+// rows of all keys, and those without one, before any second row: until a key in
+// hand is at its end there is nothing else to be found, and a look at many keys
+// is the dearest of all.
+func seconds(rows []runner.OutboxRow) bool {
+	seen := make(map[string]bool, len(rows))
+	for _, r := range rows {
+		if r.Keyed && seen[r.Key] {
+			return true
+		}
+		seen[r.Key] = seen[r.Key] || r.Keyed
+	}
+	return false
+}
+
 // wants reports whether there is room for more rows: not for a few at a time,
 // which would cost as much as many.
 func (s *state) wants() bool {
 	asks := s.asks()
-	return !s.stopping && len(s.hand.ready) < s.Concurrency && asks > 0 && (2*asks >= s.Batch || s.flying == 0 || s.Limit > 0)
+	return !s.stopping && len(s.hand.ready) < s.Concurrency && asks > 0 && (2*asks >= s.Batch || s.idle() || s.Limit > 0)
 }
+
+// idle reports whether there is nothing to publish.
+func (s *state) idle() bool { return s.flying == 0 && len(s.hand.ready) == 0 }
 
 // asks is how many more rows fit.
 func (s *state) asks() int {
@@ -102,7 +120,7 @@ func (s *state) lease(now time.Time) {
 		s.renewAt = now.Add(LeaseFor / 3)
 	}
 	s.hand.add(rows)
-	s.look.found(len(rows), asked, next, time.Now())
+	s.look.found(rows, asked, next, time.Now())
 	for _, r := range rows {
 		delete(s.retries, r.ID)
 	}

@@ -73,7 +73,7 @@ heads as materialized (
 runs as (
 	select k.key, r.id, r.pos from heads k cross join lateral (
 		select u.id, row_number() over w as pos, bool_and(u.ok) over w as ok
-		from (` + runOf + ` limit $9::int) u window w as (order by u.id)
+		from (` + runOf + ` limit (select least($9::int, 1 + 2 * $2::int / greatest(count(*), 1)) from heads)) u window w as (order by u.id)
 	) r where r.ok
 ),
 cand as materialized (
