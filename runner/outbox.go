@@ -100,6 +100,9 @@ func OutboxID(id EventID) (int64, bool) {
 type OutboxCursor struct {
 	ID  int64  // rows without a key: behind this one
 	Key string // rows with keys: behind this key
+	// Unkeyed leaves rows with keys out, since from the beginning there were
+	// none; only with ID.
+	Unkeyed bool
 }
 
 // OutboxLease asks for rows to publish.
