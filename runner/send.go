@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 )
 
 // SendStore is what sends need of a store, or of the run above them.
@@ -128,7 +127,7 @@ func answerBefore(o SendOrder, c Claim) SendResult {
 
 // deliver delivers an order that was won, and records the outcome.
 func (s *Sender) deliver(ctx context.Context, o SendOrder) SendResult {
-	stop := s.keepAlive(ctx, o.ID)
+	stop := KeepAlive(ctx, LiveExpiry/3, func(ctx context.Context) { s.renew(ctx, []EventID{o.ID}) })
 	d := s.HTTP.Deliver(ctx, o.Message)
 	stop()
 	res := SendResult{ID: o.ID, Delivery: d, Answer: answerOf(d)}
@@ -192,30 +191,6 @@ func unrecorded(o SendOrder, err error) error {
 		return nil
 	}
 	return fmt.Errorf("recording the outcome of %q (payload SHA-256 %s): %w", o.ID, o.hash(), err)
-}
-
-// keepAlive renews the claim of id until stop is called, which waits for it.
-func (s *Sender) keepAlive(ctx context.Context, id EventID) (stop func()) {
-	// Also while an interrupted sender finishes what is in flight.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(LiveExpiry / 3)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				s.renew(ctx, []EventID{id})
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
 }
 
 // renew renews claims in flight. A store that is away is no reason to stop

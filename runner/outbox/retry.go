@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/oncectl/oncectl/runner"
 )
@@ -32,7 +31,7 @@ func (r *Retry) Row(ctx context.Context, id int64, m runner.Message) (runner.Del
 	if err != nil {
 		return runner.DeliveryResult{}, err
 	}
-	stop := r.keepAlive(ctx, id)
+	stop := runner.KeepAlive(ctx, LeaseFor/3, func(ctx context.Context) { r.renew(ctx, id) })
 	res := HTTP{r.Deliverer, m}.Publish(ctx, row)
 	stop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
@@ -61,27 +60,10 @@ func (r *Retry) mark(row runner.OutboxRow, res runner.DeliveryResult) runner.Out
 	return m
 }
 
-// keepAlive renews the lease of a row until stop is called, which waits for it.
-func (r *Retry) keepAlive(ctx context.Context, id int64) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(LeaseFor / 3)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			if _, err := r.Store.RenewLeases(ctx, r.Token, []int64{id}, LeaseFor); err != nil && ctx.Err() == nil {
-				r.Log.Warn("renewing the lease of a row", "event", runner.OutboxEventID(id), "error", err)
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
+// renew renews the lease of a row. A store that is away is no reason to stop
+// what is being sent: the lease lasts for two more tries.
+func (r *Retry) renew(ctx context.Context, id int64) {
+	if _, err := r.Store.RenewLeases(ctx, r.Token, []int64{id}, LeaseFor); err != nil && ctx.Err() == nil {
+		r.Log.Warn("renewing the lease of a row", "event", runner.OutboxEventID(id), "error", err)
 	}
 }
