@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -105,6 +106,14 @@ type OutboxCursor struct {
 	Unkeyed bool
 }
 
+// AfterID is behind which id to look: behind none for the zero cursor.
+func (c OutboxCursor) AfterID() int64 {
+	if c.ID == 0 {
+		return math.MinInt64
+	}
+	return c.ID
+}
+
 // OutboxLease asks for rows to publish.
 type OutboxLease struct {
 	Token Token // the publisher's
@@ -165,6 +174,29 @@ type OutboxMark struct {
 	Doubtful  bool   // the try may have been processed
 	// DeadLetter is saved with OutboxDead in the same transaction.
 	DeadLetter *DeadLetter
+}
+
+// Check refuses, with ErrInvalid, a row that is given up without a dead letter
+// that can be kept.
+func (m OutboxMark) Check() error {
+	if m.Verdict != OutboxDead {
+		return nil
+	}
+	if m.DeadLetter == nil {
+		return fmt.Errorf("marking row %d: %w: there is no dead letter", m.ID, ErrInvalid)
+	}
+	if err := m.DeadLetter.Check(); err != nil {
+		return fmt.Errorf("saving the dead letter of row %d: %w", m.ID, err)
+	}
+	return nil
+}
+
+// Counted is by how much the mark raises the row's attempts.
+func (m OutboxMark) Counted() int {
+	if m.Free || m.Verdict == OutboxBack {
+		return 0
+	}
+	return 1
 }
 
 // OutboxMarker records what became of leased rows. Errors: ErrUnavailable,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"strconv"
 	"time"
 
@@ -153,21 +152,13 @@ func (s *Store) Lease(ctx context.Context, l runner.OutboxLease) (rows []runner.
 func (s *Store) leaseStatement(l runner.OutboxLease) statement {
 	if l.From.Unkeyed {
 		return statement{s.sql(leaseUnkeyed), []any{
-			string(l.Token), l.Limit, l.Topic, l.For.Microseconds(), fromID(l.From), sqlschema.Version,
+			string(l.Token), l.Limit, l.Topic, l.For.Microseconds(), l.From.AfterID(), sqlschema.Version,
 		}}
 	}
 	return statement{s.sql(leaseOutbox), []any{
-		string(l.Token), l.Limit, l.Topic, l.For.Microseconds(), l.SkipFailed, fromID(l.From), orNull(l.From.Key),
+		string(l.Token), l.Limit, l.Topic, l.For.Microseconds(), l.SkipFailed, l.From.AfterID(), orNull(l.From.Key),
 		sqlschema.Version, min(l.Limit, runner.OutboxRunLength),
 	}}
-}
-
-// fromID is behind which id to look.
-func fromID(c runner.OutboxCursor) int64 {
-	if c.ID == 0 {
-		return math.MinInt64
-	}
-	return c.ID
 }
 
 // outboxTurn waits for this transaction's turn at the leases.
@@ -203,7 +194,7 @@ func readOutboxRow(r row) runner.OutboxRow {
 // there was more than fits.
 func nextCursor(from runner.OutboxCursor, head row, rows []runner.OutboxRow) (next runner.OutboxCursor) {
 	if head.text(2) == "true" {
-		next.ID = fromID(from)
+		next.ID = from.AfterID()
 		for _, r := range rows {
 			if !r.Keyed {
 				next.ID = max(next.ID, r.ID)
@@ -367,25 +358,18 @@ func markArgs(token runner.Token, marks []runner.OutboxMark) ([]any, error) {
 	var columns [12][]string
 	for _, m := range marks {
 		letter := runner.DeadLetter{Certainty: runner.Failed}
+		if err := m.Check(); err != nil {
+			return nil, err
+		}
 		if m.Verdict == runner.OutboxDead {
-			if m.DeadLetter == nil {
-				return nil, fmt.Errorf("marking row %d: %w: there is no dead letter", m.ID, runner.ErrInvalid)
-			}
 			letter = *m.DeadLetter
-			if err := letter.Check(); err != nil {
-				return nil, fmt.Errorf("saving the dead letter of row %d: %w", m.ID, err)
-			}
 		}
 		retryAt := ""
 		if !letter.RetryAt.IsZero() {
 			retryAt = letter.RetryAt.UTC().Format(time.RFC3339Nano)
 		}
-		counts := "1"
-		if m.Free || m.Verdict == runner.OutboxBack {
-			counts = "0"
-		}
 		for i, v := range [...]string{
-			strconv.FormatInt(m.ID, 10), strconv.Itoa(int(m.Verdict)), strconv.FormatInt(m.After.Microseconds(), 10), counts,
+			strconv.FormatInt(m.ID, 10), strconv.Itoa(int(m.Verdict)), strconv.FormatInt(m.After.Microseconds(), 10), strconv.Itoa(m.Counted()),
 			runner.KeptText(m.LastError), strconv.FormatBool(m.Doubtful), letter.PayloadHash, strconv.FormatBool(letter.Payload != nil),
 			string(letter.Request), strconv.Itoa(letter.Attempts), string(letter.Certainty), retryAt,
 		} {

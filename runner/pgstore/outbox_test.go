@@ -16,7 +16,7 @@ import (
 // leaseStatement is the statement of a lease as it is sent.
 func leaseStatement(s *Store, limit int) statement {
 	return statement{s.sql(leaseOutbox), []any{
-		string(runner.NewToken()), limit, "", time.Hour.Microseconds(), false, fromID(runner.OutboxCursor{}), nil,
+		string(runner.NewToken()), limit, "", time.Hour.Microseconds(), false, runner.OutboxCursor{}.AfterID(), nil,
 		sqlschema.Version, runner.OutboxRunLength,
 	}}
 }

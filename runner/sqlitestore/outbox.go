@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -68,7 +67,7 @@ func (s *Store) peek(ctx context.Context, topic string) (some bool, err error) {
 // pick chooses the rows of a lease: those without a key in order, and the first
 // rows of each key, the heads before what is behind them.
 func pick(ctx context.Context, tx *sql.Tx, l runner.OutboxLease) (ids []int64, next runner.OutboxCursor, err error) {
-	unkeyed, err := queryIDs(ctx, tx, unkeyedRows, l.Topic, fromID(l.From), l.Limit)
+	unkeyed, err := queryIDs(ctx, tx, unkeyedRows, l.Topic, l.From.AfterID(), l.Limit)
 	if err != nil {
 		return nil, next, err
 	}
@@ -95,7 +94,7 @@ func pick(ctx context.Context, tx *sql.Tx, l runner.OutboxLease) (ids []int64, n
 	}
 	ids = ids[:min(len(ids), l.Limit)]
 	if len(unkeyed) == l.Limit {
-		next.ID = lastTaken(unkeyed, ids, fromID(l.From))
+		next.ID = lastTaken(unkeyed, ids, l.From.AfterID())
 	}
 	if more {
 		next.Key = lastKey
@@ -228,14 +227,6 @@ func (s *Store) RenewLeases(ctx context.Context, token runner.Token, ids []int64
 		return err
 	})
 	return held, err
-}
-
-// fromID is behind which id to look.
-func fromID(c runner.OutboxCursor) int64 {
-	if c.ID == 0 {
-		return math.MinInt64
-	}
-	return c.ID
 }
 
 // sortRuns puts runs in the order of their first rows.

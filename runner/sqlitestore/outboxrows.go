@@ -34,7 +34,7 @@ func (s *Store) Mark(ctx context.Context, token runner.Token, marks []runner.Out
 		return owned, nil
 	}
 	for _, m := range marks {
-		if err := checkMark(m); err != nil {
+		if err := m.Check(); err != nil {
 			return nil, err
 		}
 	}
@@ -59,25 +59,8 @@ func (s *Store) Mark(ctx context.Context, token runner.Token, marks []runner.Out
 	return owned, nil
 }
 
-func checkMark(m runner.OutboxMark) error {
-	if m.Verdict != runner.OutboxDead {
-		return nil
-	}
-	if m.DeadLetter == nil {
-		return fmt.Errorf("marking row %d: %w: there is no dead letter", m.ID, runner.ErrInvalid)
-	}
-	if err := m.DeadLetter.Check(); err != nil {
-		return fmt.Errorf("saving the dead letter of row %d: %w", m.ID, err)
-	}
-	return nil
-}
-
 func markOne(ctx context.Context, tx *sql.Tx, mark, before *sql.Stmt, token runner.Token, m runner.OutboxMark) (owned bool, err error) {
-	counts := 1
-	if m.Free || m.Verdict == runner.OutboxBack {
-		counts = 0
-	}
-	res, err := mark.ExecContext(ctx, m.ID, string(token), int(m.Verdict), modifier(m.After), counts, runner.KeptText(m.LastError), m.Doubtful)
+	res, err := mark.ExecContext(ctx, m.ID, string(token), int(m.Verdict), modifier(m.After), m.Counted(), runner.KeptText(m.LastError), m.Doubtful)
 	if err != nil {
 		return false, err
 	}
