@@ -18,22 +18,10 @@ func openBroker(env *Env, concurrency int) (runner.GatedBroker, error) {
 	})
 }
 
-// localGate is the gate of a sender that is not in a run.
-type localGate struct{ *delivery.Gate }
-
-// Close implements sendGate.
-func (localGate) Close() error { return nil }
-
 // openGate is the gate of this process's sends, or that of the run above.
-func openGate(env *Env, claims claimStore, concurrency int) sendGate {
+func openGate(claims claimStore, concurrency int) runner.SendGate {
 	if c, ok := claims.(*broker.Client); ok {
-		return runGate{c.Gate()}
+		return c.Gate()
 	}
-	return localGate{delivery.NewGate(concurrency)}
+	return delivery.NewGate(concurrency)
 }
-
-// runGate is the gate of the run above; its client is closed as the claims'.
-type runGate struct{ runner.SendGate }
-
-// Close implements sendGate.
-func (runGate) Close() error { return nil }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncectl/oncectl/runner"
+	"github.com/oncectl/oncectl/runner/pgstore"
 )
 
 type claimOptions struct {
@@ -122,12 +123,15 @@ func (o *claimOptions) run(ctx context.Context) error {
 	c := &claiming{claims: claims, req: o.request(), out: o.env.Out}
 	switch {
 	case o.stdin:
-		var beside claimStore
-		if beside, err = o.store.openBeside(ctx, o.env, claims); err == nil {
+		if _, ok := claims.(*pgstore.Store); ok {
+			beside, err := o.store.openStore(ctx, o.env, "")
+			if err != nil {
+				return err
+			}
 			defer beside.Close()
 			c.beside = beside
-			err = c.stream(ctx, o.env.In)
 		}
+		err = c.stream(ctx, o.env.In)
 	case len(o.ids) == 1:
 		c.out = io.Discard // the exit status is the answer
 		fallthrough
@@ -155,7 +159,9 @@ func (o *claimOptions) request() runner.ClaimRequest {
 // claiming claims ids and prints those that were won.
 type claiming struct {
 	claims runner.Claimer
-	// beside is for the second of two batches that are under way.
+	// beside is for the second of two batches that are under way: another
+	// connection to a server, which works on both at once; nil where that is no
+	// gain.
 	beside runner.Claimer
 	req    runner.ClaimRequest
 	out    io.Writer

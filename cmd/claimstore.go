@@ -5,7 +5,6 @@ import (
 
 	"github.com/oncectl/oncectl/runner"
 	"github.com/oncectl/oncectl/runner/broker"
-	"github.com/oncectl/oncectl/runner/pgstore"
 )
 
 // claimStore is what claim, done and release need, be it a store or the run
@@ -16,21 +15,6 @@ type claimStore interface {
 	Lookup(ctx context.Context, ids []runner.EventID) ([]runner.Claim, error)
 	Close() error
 }
-
-// openBeside is a second way to claim beside claims: another connection to a
-// server, which works on both at once. Where that is no gain it is claims itself.
-func (o *storeOptions) openBeside(ctx context.Context, env *Env, claims claimStore) (claimStore, error) {
-	if _, ok := claims.(*pgstore.Store); ok {
-		return o.openStore(ctx, env, "")
-	}
-	return keptOpen{claims}, nil
-}
-
-// keptOpen is a store that somebody else closes.
-type keptOpen struct{ claimStore }
-
-// Close implements claimStore.
-func (keptOpen) Close() error { return nil }
 
 // openClaims gives the job of a run its run's broker, and everybody else the
 // store. There is no way from one to the other: a claim that went around its

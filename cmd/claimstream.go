@@ -71,7 +71,7 @@ type underWay struct {
 // begin begins to claim a batch, beside the one that may be under way.
 func (c *claiming) begin(ctx context.Context, ids []runner.EventID, other []*underWay) *underWay {
 	b := &underWay{by: c.claims, ids: ids, done: make(chan struct{})}
-	if len(other) > 0 && other[0].by == c.claims && c.beside != nil {
+	if c.beside != nil && len(other) > 0 && other[0].by == c.claims {
 		b.by = c.beside
 	}
 	go func() {
@@ -142,13 +142,14 @@ func batches(chunks <-chan []runner.EventID) iter.Seq[[]runner.EventID] {
 func gather(batch []runner.EventID, chunks <-chan []runner.EventID) []runner.EventID {
 	delay := time.NewTimer(streamDelay)
 	defer delay.Stop()
-	for len(batch)+streamChunk <= streamBatch && size(batch) < streamBytes {
+	for bytes := size(batch); len(batch)+streamChunk <= streamBatch && bytes < streamBytes; {
 		select {
 		case more, ok := <-chunks:
 			if !ok {
 				return batch
 			}
 			batch = append(batch, more...)
+			bytes += size(more)
 		case <-delay.C:
 			return batch
 		}

@@ -110,13 +110,6 @@ type openSender struct {
 	*runner.Sender
 	client *delivery.Client
 	store  claimStore
-	gate   sendGate
-}
-
-// sendGate is a gate that is closed after use.
-type sendGate interface {
-	runner.SendGate
-	Close() error
 }
 
 // open puts a sender together. Inside a run its claims, its bound and its pace
@@ -134,8 +127,7 @@ func (o *httpOptions) openWith(ctx context.Context, env *Env, open func(context.
 	if err != nil {
 		return nil, err
 	}
-	s := &openSender{store: claims, gate: openGate(env, claims, o.concurrency)}
-	s.client = delivery.New(o.Options, s.gate)
+	s := &openSender{store: claims, client: delivery.New(o.Options, openGate(claims, o.concurrency))}
 	s.Sender = &runner.Sender{Store: claims, HTTP: s.client, Owner: ownerName(os.Getpid()), Token: runner.NewToken(), Log: env.Log}
 	if sweeper, ok := claims.(runner.Sweeper); ok {
 		if _, err := sweeper.Sweep(ctx); err != nil {
@@ -149,6 +141,5 @@ func (o *httpOptions) openWith(ctx context.Context, env *Env, open func(context.
 // Close closes the connections to receivers and store.
 func (s *openSender) Close() {
 	s.client.Close()
-	_ = s.gate.Close()  // nothing is in flight any more
-	_ = s.store.Close() // nor to be written
+	_ = s.store.Close() // nothing is left to be written
 }
