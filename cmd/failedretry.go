@@ -139,13 +139,15 @@ func (o *failedRetryOptions) retry(ctx context.Context, s *openSender, letters r
 	if err != nil {
 		return fmt.Errorf("dead letter %d: %w", id, err)
 	}
-	if d.Kind == runner.KindOutbox {
+	switch {
+	case !d.ResolvedAt.IsZero():
+		return o.cannot(d, errors.New("it is resolved"))
+	case d.Kind == runner.KindOutbox:
 		return o.retryOutbox(ctx, s, d, header)
 	}
 	order, err := o.order(d, header)
 	if err != nil {
-		fmt.Fprintf(o.env.Err, "oncectl: dead letter %d: %s\n", id, oneLine(err.Error()))
-		return errNo
+		return o.cannot(d, err)
 	}
 	if err := s.client.Check(order.Message); err != nil {
 		return fmt.Errorf("dead letter %d: %w", id, err)
@@ -159,29 +161,38 @@ func (o *failedRetryOptions) retry(ctx context.Context, s *openSender, letters r
 	return reportSend(o.env, res)
 }
 
+// errMayRepeat is why what is in doubt is not sent without being asked to.
+var errMayRepeat = errors.New("it may have been delivered; look, then retry it with --in-doubt or resolve it")
+
+// mayRepeat reports whether to send d could deliver it once more, and nobody
+// has said that this will do.
+func (o *failedRetryOptions) mayRepeat(d runner.DeadLetter) bool {
+	return d.Certainty == runner.InDoubt && !o.inDoubt && !o.http.idempotent
+}
+
+// cannot names a dead letter that is not sent.
+func (o *failedRetryOptions) cannot(d runner.DeadLetter, err error) error {
+	fmt.Fprintf(o.env.Err, "oncectl: dead letter %d: %s\n", d.ID, oneLine(err.Error()))
+	return errNo
+}
+
 // order makes an order of a dead letter, or says why there is none.
 func (o *failedRetryOptions) order(d runner.DeadLetter, header http.Header) (runner.SendOrder, error) {
 	var r sentRequest
 	switch {
-	case !d.ResolvedAt.IsZero():
-		return runner.SendOrder{}, errors.New("it is resolved")
 	case d.Kind == runner.KindRun || d.Kind == runner.KindClaim:
 		return runner.SendOrder{}, errors.New("it is a command; commands are never run from the table: run it yourself, then resolve it")
 	case d.Kind != runner.KindSend:
 		return runner.SendOrder{}, fmt.Errorf("a dead letter of kind %s cannot be sent from here", d.Kind)
-	case d.Certainty == runner.InDoubt && !o.inDoubt && !o.http.idempotent:
-		return runner.SendOrder{}, errors.New("it may have been delivered; look, then retry it with --in-doubt or resolve it")
+	case o.mayRepeat(d):
+		return runner.SendOrder{}, errMayRepeat
 	case d.Payload == nil && d.PayloadHash != runner.HashBytes(nil):
 		return runner.SendOrder{}, errors.New("its payload was not kept; send it from where it came from, with 'oncectl send' and the same id")
 	case len(d.Request) == 0 || json.Unmarshal(d.Request, &r) != nil:
 		return runner.SendOrder{}, errors.New("its request was not kept; send it from where it came from, with 'oncectl send' and the same id")
 	}
-	h := header.Clone()
-	if h.Get("Content-Type") == "" && r.ContentType != "" {
-		h.Set("Content-Type", r.ContentType)
-	}
 	order := makeOrder(runner.Message{
-		ID: d.EventID, URL: firstNonEmpty(o.url, r.URL), Method: r.Method, Header: h, Body: d.Payload, Idempotent: o.http.idempotent,
+		ID: d.EventID, URL: firstNonEmpty(o.url, r.URL), Method: r.Method, Header: withType(header, r.ContentType), Body: d.Payload, Idempotent: o.http.idempotent,
 	}, o.http.noPayload)
 	order.InDoubt = o.inDoubt
 	return order, nil

@@ -145,10 +145,7 @@ func (o *outboxPublishOptions) publisher() (p outbox.Publisher, closer func(), e
 	if err != nil {
 		return nil, nil, err
 	}
-	if header.Get("Content-Type") == "" {
-		header.Set("Content-Type", "application/json")
-	}
-	m := runner.Message{ID: runner.OutboxEventID(1), URL: o.url, Method: o.method, Header: header}
+	m := runner.Message{ID: runner.OutboxEventID(1), URL: o.url, Method: o.method, Header: withType(header, jsonType)}
 	once := o.http.Options
 	once.Retries = 0 // see outbox.HTTP
 	client := delivery.New(once, delivery.NewGate(o.http.concurrency))

@@ -31,11 +31,9 @@ func (o *failedRetryOptions) retryOutbox(ctx context.Context, s *openSender, d r
 		fmt.Fprintf(o.env.Err, "oncectl: dead letter %d: %s is back in the outbox, for 'oncectl outbox publish'\n", d.ID, d.EventID)
 		return nil
 	}
-	h := header.Clone()
-	if h.Get("Content-Type") == "" {
-		h.Set("Content-Type", firstNonEmpty(r.ContentType, "application/json"))
+	m := runner.Message{
+		ID: d.EventID, URL: url, Method: r.Method, Header: withType(header, firstNonEmpty(r.ContentType, jsonType)),
 	}
-	m := runner.Message{ID: d.EventID, URL: url, Method: r.Method, Header: h}
 	if err := s.client.Check(m); err != nil {
 		return fmt.Errorf("dead letter %d: %w", d.ID, err)
 	}
@@ -59,20 +57,12 @@ type outboxRetryStore interface {
 func (o *failedRetryOptions) outboxRow(d runner.DeadLetter) (int64, error) {
 	id, ok := runner.OutboxID(d.EventID)
 	switch {
-	case !d.ResolvedAt.IsZero():
-		return 0, errors.New("it is resolved")
 	case !ok:
 		return 0, errors.New("it names no row of the outbox")
-	case d.Certainty == runner.InDoubt && !o.inDoubt && !o.http.idempotent:
-		return 0, errors.New("it may have been delivered; look, then retry it with --in-doubt or resolve it")
+	case o.mayRepeat(d):
+		return 0, errMayRepeat
 	}
 	return id, nil
-}
-
-// cannot names a dead letter that is not sent.
-func (o *failedRetryOptions) cannot(d runner.DeadLetter, err error) error {
-	fmt.Fprintf(o.env.Err, "oncectl: dead letter %d: %s\n", d.ID, oneLine(err.Error()))
-	return errNo
 }
 
 // outboxFault tells what is the answer no from what is not possible.

@@ -194,15 +194,14 @@ func (b *batchRun) parse(line []byte) (runner.SendOrder, error) {
 	for name, value := range l.Headers {
 		header.Set(name, value)
 	}
-	kind := "application/json"
-	m.Body = l.Payload
-	if l.Data != nil {
-		m.Body, kind = []byte(*l.Data), "application/x-www-form-urlencoded"
+	kind := ""
+	switch {
+	case l.Data != nil:
+		m.Body, kind = []byte(*l.Data), formType
+	case l.Payload != nil:
+		m.Body, kind = l.Payload, jsonType
 	}
-	if header.Get("Content-Type") == "" && (l.Data != nil || l.Payload != nil) {
-		header.Set("Content-Type", kind)
-	}
-	m.Header = header
+	m.Header = withType(header, kind)
 	if err := b.sender.client.Check(m); err != nil {
 		return runner.SendOrder{}, err
 	}

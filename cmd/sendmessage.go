@@ -54,12 +54,12 @@ func (o *messageOptions) order(env *Env, cmd *cobra.Command) (runner.SendOrder, 
 	if err != nil {
 		return runner.SendOrder{}, err
 	}
-	body, kind := o.data, "application/x-www-form-urlencoded"
-	if json {
-		body, kind = o.json, "application/json"
-	}
-	if header.Get("Content-Type") == "" && (data || json) {
-		header.Set("Content-Type", kind)
+	body, kind := o.data, ""
+	switch {
+	case json:
+		body, kind = o.json, jsonType
+	case data:
+		kind = formType
 	}
 	b, err := readBody(env, body)
 	if err != nil {
@@ -68,8 +68,24 @@ func (o *messageOptions) order(env *Env, cmd *cobra.Command) (runner.SendOrder, 
 	idempotent, _ := cmd.Flags().GetBool("idempotent")
 	noPayload, _ := cmd.Flags().GetBool("no-payload")
 	return makeOrder(runner.Message{
-		ID: id, URL: o.url, Method: o.method, Header: header, Body: b, Idempotent: idempotent,
+		ID: id, URL: o.url, Method: o.method, Header: withType(header, kind), Body: b, Idempotent: idempotent,
 	}, noPayload), nil
+}
+
+// What bodies are, unless a header says so: as curl has it for -d.
+const (
+	formType = "application/x-www-form-urlencoded"
+	jsonType = "application/json"
+)
+
+// withType is a copy of header that says what the body is: kind, unless it says
+// so itself or there is nothing to say.
+func withType(header http.Header, kind string) http.Header {
+	h := header.Clone()
+	if h.Get("Content-Type") == "" && kind != "" {
+		h.Set("Content-Type", kind)
+	}
+	return h
 }
 
 // makeOrder adds to a message what its dead letter will need.

@@ -179,7 +179,7 @@ func countLines(s runner.Status) []string {
 	outbox := "outbox        empty"
 	if s.Outbox.Count > 0 {
 		outbox = fmt.Sprintf("outbox        %d waiting, the oldest for %v, since %s",
-			s.Outbox.Count, s.At.Sub(s.Outbox.Oldest).Round(time.Second), formatTime(s.Outbox.Oldest))
+			s.Outbox.Count, backlogAge(s).Round(time.Second), formatTime(s.Outbox.Oldest))
 	}
 	lines := []string{letters, doubt}
 	if s.Expired > 0 {

@@ -22,9 +22,9 @@ func (o *statusOptions) needs(s runner.Status) []need {
 	if o.check {
 		out = append(out, needsOfCounts(s)...)
 		out = append(out, needsOfRuns(s)...)
-		if n := s.Outbox; o.maxAge > 0 && n.Count > 0 && s.At.Sub(n.Oldest) > o.maxAge {
+		if age := backlogAge(s); o.maxAge > 0 && age > o.maxAge {
 			out = append(out, need{What: "outbox",
-				Message: fmt.Sprintf("outbox: the oldest of %d waiting rows is %v old", n.Count, s.At.Sub(n.Oldest).Round(time.Second)),
+				Message: fmt.Sprintf("outbox: the oldest of %d waiting rows is %v old", s.Outbox.Count, age.Round(time.Second)),
 				Do:      "see that 'oncectl outbox publish' runs"})
 		}
 	}
