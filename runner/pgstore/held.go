@@ -54,8 +54,7 @@ func (s *Store) newPooled(c, second conn, id runner.LockID, backend int64, taken
 // stillHeld tells whether a server process has a lock, and whether the server is
 // the one that gave it. Parameters: process id, key, since when it is up.
 const stillHeld = `select exists (
-	select from pg_catalog.pg_locks where locktype = 'advisory' and granted and pid = $1::int
-	and objsubid = 1 and (classid::bigint << 32 | objid::bigint) = $2::bigint
+	select from pg_catalog.pg_locks l where ` + grantedKeys + ` and l.pid = $1::int and ` + lockKey + ` = $2::bigint
 ) and ` + upSince + ` = $3::bigint`
 
 // looker returns a function that asks, on a connection of its own, whether the

@@ -17,13 +17,11 @@ const runColumns = `r.id, r.lock, r.lock_key, r.key, (extract(epoch from r.sched
 
 const runColumnCount = 12
 
-// heldKeys lists who holds advisory locks of one 64-bit key in this database
-// (PostgreSQL manual, "pg_locks"). It shows the present, not the statement's
-// snapshot.
+// heldKeys lists who holds which advisory locks in this database.
 const heldKeys = `held as materialized (
-	select l.classid::bigint << 32 | l.objid::bigint as key, min(l.pid) as pid
+	select ` + lockKey + ` as key, min(l.pid) as pid
 	from pg_catalog.pg_locks l
-	where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+	where ` + grantedKeys + `
 		and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
 	group by 1
 )`

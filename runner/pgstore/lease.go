@@ -103,7 +103,6 @@ func (l *lease) surelyUntil() time.Time {
 // regain ends a loss if the connection answers, with the same server process
 // behind it: then nobody else can have had the lock.
 func (l *lease) regain(ctx context.Context) error {
-	sent := time.Now()
 	if err := l.enqueue(ctx, l.beatIn); err != nil {
 		return err
 	}
@@ -112,8 +111,7 @@ func (l *lease) regain(ctx context.Context) error {
 	if l.isLost {
 		l.isLost, l.lost = false, make(chan struct{})
 	}
-	l.heard = sent
-	l.deadline.Reset(time.Until(sent.Add(l.timing.deadline)))
+	l.deadline.Reset(time.Until(l.heard.Add(l.timing.deadline)))
 	return nil
 }
 

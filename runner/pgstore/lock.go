@@ -40,6 +40,14 @@ const takeDirect = `select
 	(extract(epoch from clock_timestamp()) * 1000000)::bigint, ` + upSince + `
 from (select pg_backend_pid() = $2::bigint as direct) d`
 
+// grantedKeys and lockKey pick the advisory locks of one 64-bit key that are held,
+// and their key, from pg_locks (PostgreSQL manual, "pg_locks"). The view shows the
+// present, not the statement's snapshot.
+const (
+	grantedKeys = `l.locktype = 'advisory' and l.objsubid = 1 and l.granted`
+	lockKey     = `(l.classid::bigint << 32 | l.objid::bigint)`
+)
+
 // upSince tells a server from the one that is there after a restart.
 const upSince = `(extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint`
 

@@ -26,8 +26,7 @@ const serverNow = `extract(epoch from pg_postmaster_start_time())::text || '/' |
 const beginRun = `with info as (select oldest_binary from {s}.schema_info),
 held as (
 	select $10::int = 0 or exists (
-		select from pg_locks where locktype = 'advisory' and granted and pid = $10::int and objsubid = 1
-		and classid::bigint = ($2::bigint >> 32) & 4294967295 and objid::bigint = $2::bigint & 4294967295
+		select from pg_catalog.pg_locks l where ` + grantedKeys + ` and l.pid = $10::int and ` + lockKey + ` = $2::bigint
 	) as ok
 ),
 mine as (select id, started_at from {s}.runs where lock_key = $2::bigint and token = $5::uuid),
