@@ -115,22 +115,18 @@ func (s *Store) Resolve(ctx context.Context, id int64, resolution string) (bool,
 // deadSend is the condition of a send whose sender died.
 const deadSend = `outcome is null and expires_at is not null and expires_at <= ` + now + ` and target is not null`
 
-// deadSends tells whether there is any.
-func deadSends(ctx context.Context, q querier) (some bool, err error) {
-	err = q.QueryRowContext(ctx, `select exists (select 1 from processed_events where `+deadSend+`)`).Scan(&some)
-	return some, err
-}
+// anyDeadSend tells whether there is any.
+const anyDeadSend = `exists (select 1 from processed_events where ` + deadSend + `)`
 
 // Sweep implements runner.Sweeper. It looks before it takes the write lock,
 // since there is almost never anything to do.
 func (s *Store) Sweep(ctx context.Context) (int, error) {
 	var some bool
-	err := s.do(ctx, "looking for sends that were never finished", s.patient(), func() (err error) {
+	err := s.do(ctx, "looking for sends that were never finished", s.patient(), func() error {
 		if err := s.guard(ctx, s.db, nil); err != nil {
 			return err
 		}
-		some, err = deadSends(ctx, s.db)
-		return err
+		return s.db.QueryRowContext(ctx, "select "+anyDeadSend).Scan(&some)
 	})
 	if err != nil || !some {
 		return 0, err

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -36,10 +35,7 @@ func (h *held) Begin(ctx context.Context, req runner.BeginRequest) (runner.Begun
 			b.Predecessor = &latest[0].run
 			b.NoHandover = latest[0].lockFile == h.identity
 		}
-		if b.ExpiredSends, err = deadSends(ctx, tx); err != nil {
-			return err
-		}
-		if b.Wait, err = h.owed(ctx, tx); err != nil || again {
+		if b.ExpiredSends, b.Wait, err = h.leftBehind(ctx, tx); err != nil || again {
 			return err
 		}
 		b.Run, err = h.insertRun(ctx, tx, req, b.Predecessor != nil && !b.NoHandover)
@@ -48,14 +44,13 @@ func (h *held) Begin(ctx context.Context, req runner.BeginRequest) (runner.Begun
 	return b, err
 }
 
-// owed is what is left of the wait that an earlier run owed.
-func (h *held) owed(ctx context.Context, tx *sql.Tx) (time.Duration, error) {
-	var until sql.NullString
-	err := tx.QueryRowContext(ctx, "select not_before from fences where lock_key = ?1", h.id.Key).Scan(&until)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && !until.Valid {
-		return 0, nil
-	}
-	return max(0, time.Until(parseTime(until.String))), err
+// leftBehind tells whether there are sends whose sender died, and what is left
+// of the wait that an earlier run owed.
+func (h *held) leftBehind(ctx context.Context, tx *sql.Tx) (sends bool, owed time.Duration, err error) {
+	var until string
+	err = tx.QueryRowContext(ctx, `select `+anyDeadSend+`, coalesce((select not_before from fences where lock_key = ?1), '')`,
+		h.id.Key).Scan(&sends, &until)
+	return sends, max(0, time.Until(parseTime(until))), err
 }
 
 // refuseDone returns ErrDone if a run of this lock and key has succeeded.
