@@ -54,21 +54,7 @@ func (p *place) loop(script string) *process {
 
 func TestRun_WhenTwelveStartBehindAPooler_OneRuns(t *testing.T) {
 	eachPool(t, func(t *testing.T, p *pooledPlace) {
-		var all []*process
-		for range 12 {
-			all = append(all, p.start("run", "--lock", "nightly", "--", "sh", "-c",
-				"echo $$ >>ran; until [ -e stop ]; do sleep 0.05; done"))
-		}
-		until(t, "eleven ended", func() bool { return ended(all) == 11 })
-		p.write("stop", "")
-		for _, pr := range all {
-			if pr.ends(0); pr.out.String()+pr.err.String() != "" {
-				t.Errorf("it was not quiet: %q", pr.out.String()+pr.err.String())
-			}
-		}
-		if n := strings.Count(p.read("ran"), "\n"); n != 1 {
-			t.Errorf("%d ran", n)
-		}
+		p.oneRuns(12, "nightly")
 		if left := p.holders("nightly"); len(left) > 0 {
 			t.Errorf("the lock is still held by %q", left)
 		}
