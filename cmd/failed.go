@@ -185,12 +185,16 @@ func parseDeadLetterIDs(args []string) ([]int64, error) {
 }
 
 func deadLetterText(d runner.DeadLetter) string {
-	text := fmt.Sprintf("dead letter %d: %s %s\n  event     %s\n  certainty %s\n  failed    %s after %d tries\n",
-		d.ID, d.Kind, d.Name, orDash(string(d.EventID)), d.Certainty, formatTime(d.FailedAt), d.Attempts)
+	text := fmt.Sprintf("dead letter %d: %s %s\n  event     %s\n  certainty %s\n  failed    %s after %s\n",
+		d.ID, d.Kind, d.Name, orDash(string(d.EventID)), d.Certainty, formatTime(d.FailedAt), counted(d.Attempts, "try", "tries"))
 	if !d.RetryAt.IsZero() {
 		text += fmt.Sprintf("  retry at  %s\n", formatTime(d.RetryAt))
 	}
-	text += fmt.Sprintf("  payload   %d bytes, SHA-256 %s\n", len(d.Payload), orDash(d.PayloadHash))
+	payload := "not kept"
+	if d.Payload != nil {
+		payload = counted(len(d.Payload), "byte", "bytes")
+	}
+	text += fmt.Sprintf("  payload   %s, SHA-256 %s\n", payload, orDash(d.PayloadHash))
 	if len(d.Request) > 0 {
 		text += fmt.Sprintf("  request   %s\n", d.Request)
 	}

@@ -197,6 +197,14 @@ func orDash(s string) string {
 	return s
 }
 
+// counted is n of something.
+func counted(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + more
+}
+
 // orNil is null in JSON for a zero value.
 func orNil[T comparable](v T) *T {
 	var zero T

@@ -121,6 +121,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2 // letters that may be wrong, as cobra has it
 	if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
 		return hinted{err, "did you mean " + strings.Join(s, " or ") + "?"}
 	}

@@ -174,7 +174,7 @@ func countLines(s runner.Status) []string {
 	}
 	doubt := "in doubt      none"
 	if s.InDoubt > 0 {
-		doubt = fmt.Sprintf("in doubt      %s, %d of them open: oncectl claims --in-doubt", events(s.InDoubt), s.InDoubtOpen)
+		doubt = fmt.Sprintf("in doubt      %s, %d of them open: oncectl claims --in-doubt", counted(s.InDoubt, "event", "events"), s.InDoubtOpen)
 	}
 	outbox := "outbox        empty"
 	if s.Outbox.Count > 0 {
@@ -186,13 +186,6 @@ func countLines(s runner.Status) []string {
 		lines = append(lines, fmt.Sprintf("              %d expired without an outcome, %d of them sends", s.Expired, s.ExpiredSends))
 	}
 	return append(lines, "unfinished    "+strconv.Itoa(s.Unfinished), outbox)
-}
-
-func events(n int) string {
-	if n == 1 {
-		return "1 event"
-	}
-	return strconv.Itoa(n) + " events"
 }
 
 func countLetters(s runner.Status) (n int, oldest time.Time) {

@@ -47,7 +47,7 @@ func needsOfCounts(s runner.Status) []need {
 	}
 	if s.InDoubtOpen > 0 {
 		out = append(out, need{What: "in_doubt",
-			Message: fmt.Sprintf("in doubt: %s, %d of them expired", events(s.InDoubtOpen), s.Expired),
+			Message: fmt.Sprintf("in doubt: %s, %d of them expired", counted(s.InDoubtOpen, "event", "events"), s.Expired),
 			Do:      "ask the receiver, then 'oncectl done' or 'release' for claims, 'failed retry' or 'failed resolve' for sends"})
 	}
 	return out

@@ -91,6 +91,9 @@ func (s *Store) DeadLetter(ctx context.Context, id int64) (d runner.DeadLetter, 
 		}
 		return err
 	})
+	if errors.Is(err, runner.ErrNoDeadLetter) {
+		err = runner.ErrNoDeadLetter // the caller knows which one it asked for
+	}
 	return d, err
 }
 
