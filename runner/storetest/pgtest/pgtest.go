@@ -111,6 +111,7 @@ func (s *Server) configure(t testing.TB, settings []string) {
 	conf := append([]string{
 		"listen_addresses = '127.0.0.1'", "port = " + strconv.Itoa(s.Port), "unix_socket_directories = '" + s.Dir + "'",
 		"max_connections = 200", "shared_buffers = 32MB", "fsync = off", "wal_level = replica", "max_wal_senders = 4",
+		"wal_keep_size = 64MB", // for a standby that is made later
 	}, settings...)
 	f, err := os.OpenFile(filepath.Join(s.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -146,29 +147,6 @@ func (s *Server) Log(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-// Standby makes a hot standby of s and waits until it answers.
-func (s *Server) Standby(t testing.TB) *Server {
-	t.Helper()
-	b := &Server{Dir: tempDir(t), Port: FreePort(t), bin: s.bin, user: s.user}
-	chown(t, b.Dir, b.user)
-	b.run(t, "pg_basebackup", "-D", b.data(), "-d", s.URL(), "-R", "-X", "stream", "--checkpoint=fast", "--no-sync")
-	f, err := os.OpenFile(filepath.Join(b.data(), "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintf(f, "port = %d\nunix_socket_directories = '%s'\nhot_standby = on\n", b.Port, b.Dir)
-	f.Close()
-	b.Up(t)
-	t.Cleanup(func() { b.Stop(t, "immediate") })
-	return b
-}
-
-// Promote makes a standby a primary.
-func (s *Server) Promote(t testing.TB) {
-	t.Helper()
-	s.run(t, "pg_ctl", "-D", s.data(), "-w", "promote")
 }
 
 func (s *Server) run(t testing.TB, program string, args ...string) {
