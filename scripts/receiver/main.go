@@ -1,15 +1,16 @@
-// Command receiver is a web server for scripts/bench-send: it answers each
-// request after a latency, at once by default, and prints its URL when it is
-// ready. On SIGTERM it prints how many requests came, how many were in flight at
+// Command receiver is a web server for scripts: it answers each request after a
+// latency, at once by default, and prints its URL when it is ready. With -cert it
+// speaks TLS, by a certificate that is its own authority. On SIGTERM it prints how many requests came, how many were in flight at
 // most and the seconds that they took together, and ends.
 package main
 
 import (
+	"encoding/pem"
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -19,18 +20,15 @@ import (
 
 func main() {
 	latency := flag.Duration("latency", 0, "time that each request takes")
+	cert := flag.String("cert", "", "speak TLS, and write the certificate to trust to this file")
 	flag.Parse()
-	if err := serve(*latency); err != nil {
+	if err := serve(*latency, *cert); err != nil {
 		fmt.Fprintln(os.Stderr, "receiver:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(latency time.Duration) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
+func serve(latency time.Duration, cert string) error {
 	var came, flying, most, took atomic.Int64
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -44,16 +42,20 @@ func serve(latency time.Duration) error {
 		took.Add(int64(time.Since(start)))
 		w.WriteHeader(http.StatusNoContent)
 	}
-	fmt.Printf("http://%s/\n", l.Addr())
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT)
-	failed := make(chan error, 1)
-	go func() { failed <- http.Serve(l, http.HandlerFunc(handler)) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-end:
-		fmt.Printf("%d requests, %d at once, %.3f s\n", came.Load(), most.Load(), time.Duration(took.Load()).Seconds())
-		return nil
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(handler))
+	if cert == "" {
+		srv.Start()
+	} else {
+		srv.StartTLS()
+		block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+		if err := os.WriteFile(cert, block, 0o644); err != nil {
+			return err
+		}
 	}
+	fmt.Println(srv.URL + "/")
+	<-end
+	fmt.Printf("%d requests, %d at once, %.3f s\n", came.Load(), most.Load(), time.Duration(took.Load()).Seconds())
+	return nil
 }
