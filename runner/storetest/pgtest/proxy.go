@@ -12,6 +12,7 @@ import (
 type Proxy struct {
 	listener net.Listener
 	target   string
+	url      string // through the proxy
 
 	mu     sync.Mutex
 	conns  map[net.Conn]bool // false: silent
@@ -41,7 +42,18 @@ func NewProxy(t testing.TB, serverURL string) (*Proxy, string) {
 	})
 	u.Host = l.Addr().String()
 	u.RawQuery = "sslmode=disable"
-	return p, u.String()
+	p.url = u.String()
+	return p, p.url
+}
+
+// URL is the server's URL through the proxy.
+func (p *Proxy) URL() string { return p.url }
+
+// Connections counts those that clients have made so far.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns) / 2
 }
 
 // Silence drops all bytes from now on, without closing anything, or lets them
