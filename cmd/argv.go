@@ -11,6 +11,7 @@ import (
 var secretFlags = map[string]func(value string) string{
 	"--database-url": func(v string) string { return v },
 	"--url":          userinfo,
+	"--ping":         func(v string) string { return v },
 	"--header":       headerValue,
 	"-H":             headerValue,
 }

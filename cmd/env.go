@@ -20,8 +20,10 @@ type Env struct {
 	Environ []string
 	Getenv  func(string) string
 	Now     func() time.Time
-	Log     *slog.Logger
-	level   *slog.LevelVar
+	// TerminationLog is the file of a container's last words.
+	TerminationLog string
+	Log            *slog.Logger
+	level          *slog.LevelVar
 }
 
 // processEnv is the Env of this process.
@@ -29,15 +31,16 @@ func processEnv() *Env {
 	level := new(slog.LevelVar)
 	level.Set(slog.LevelWarn)
 	return &Env{
-		Args:    os.Args[1:],
-		In:      os.Stdin,
-		Out:     os.Stdout,
-		Err:     os.Stderr,
-		Environ: os.Environ(),
-		Getenv:  os.Getenv,
-		Now:     time.Now,
-		Log:     slog.New(newLogHandler(os.Stderr, level)),
-		level:   level,
+		Args:           os.Args[1:],
+		In:             os.Stdin,
+		Out:            os.Stdout,
+		Err:            os.Stderr,
+		Environ:        os.Environ(),
+		Getenv:         os.Getenv,
+		Now:            time.Now,
+		TerminationLog: terminationLog,
+		Log:            slog.New(newLogHandler(os.Stderr, level)),
+		level:          level,
 	}
 }
 

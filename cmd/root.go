@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,9 @@ func Execute(ctx context.Context, env *Env) Status {
 	}
 	if !quiet(err) {
 		printError(env, cmd, err)
+		if cmd.Name() == "run" || os.Getpid() == 1 {
+			leaveTerminationMessage(env, "oncectl: "+err.Error())
+		}
 	}
 	return exitStatus(err, runsCommand(cmd, env.Args))
 }
@@ -49,7 +53,6 @@ Without a database it keeps its own on this machine; see 'oncectl run --help'.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.CompletionOptions.HiddenDefaultCmd = true
 	o.addFlags(root.PersistentFlags())
 	verbose := root.PersistentFlags().BoolP("verbose", "v", false, "say on stderr what happens")
 	root.PersistentPreRun = func(*cobra.Command, []string) {
@@ -58,6 +61,9 @@ Without a database it keeps its own on this machine; see 'oncectl run --help'.`,
 		}
 	}
 	addCommands(root, env, o)
+	if asksForWords(env) {
+		addWords(root, env)
+	}
 	return root
 }
 
@@ -69,11 +75,13 @@ var commands = []struct {
 	{"run", newRunCmd}, {"claim", newClaimCmd}, {"done", newDoneCmd}, {"release", newReleaseCmd}, {"claims", newClaimsCmd},
 	{"send", newSendCmd}, {"outbox", newOutboxCmd}, {"failed", newFailedCmd},
 	{"status", newStatusCmd}, {"runs", newRunsCmd}, {"prune", newPruneCmd}, {"doctor", newDoctorCmd}, {"schema", newSchemaCmd},
+	{"completion", func(env *Env, _ *storeOptions) *cobra.Command { return newCompletionCmd(env) }},
 	{"version", func(env *Env, _ *storeOptions) *cobra.Command { return newVersionCmd(env) }},
 }
 
 // addCommands adds the command that env.Args begin with, or all where they
 // begin otherwise: a claim in a loop should not pay for the flags of the others.
+// A completion script needs only the root's name.
 func addCommands(root *cobra.Command, env *Env, o *storeOptions) {
 	for _, c := range commands {
 		if len(env.Args) > 0 && env.Args[0] == c.name {

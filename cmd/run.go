@@ -41,6 +41,7 @@ type runOptions struct {
 	keepArgs  bool
 
 	concurrency int
+	ping        pingOptions
 }
 
 func newRunCmd(env *Env, store *storeOptions) *cobra.Command {
@@ -60,12 +61,17 @@ The command finds ONCECTL_RUN_ID, ONCECTL_LOCK, ONCECTL_SOCKET and, with a tick
 or key, ONCECTL_KEY and ONCECTL_SCHEDULED_AT in its environment; 'oncectl claim'
 in it goes through the run and is worth nothing once the lock is lost.
 
+With --ping a monitor is told of the start (URL/start), of success (URL) and of
+failure (URL/N, N the exit status), with the last 10 kB of the job's output; of
+a skipped run nothing. A failed ping changes nothing but stderr.
+
 Exit status: the command's own, 128+n if signal n killed it; 0 also when it was
 skipped; 120 the lock was lost and the job was ended; 124 --timeout passed; 125
 oncectl itself failed; 126 and 127 the command cannot be executed, is not found.`,
 		Example: `  oncectl run --lock nightly-digest -- ./nightly-digest
   oncectl run --lock nightly-digest --tick '0 3 * * *' --tz Europe/Berlin -- ./nightly-digest
   oncectl run --lock import --wait 10m --timeout 1h -- ./import --all
+  oncectl run --lock backup --ping-file /etc/oncectl/backup.ping -- ./backup
   oncectl run --lock migrate --once 2026-12-release -- ./migrate`,
 		Annotations:           map[string]string{annotationRuns: "always"},
 		DisableFlagsInUseLine: true,
@@ -97,6 +103,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.onLoss, "on-lock-loss", string(runner.LossPause), "`POLICY` for a lost lock: pause the job until it is back, or stop the job")
 	f.DurationVar(&o.grace, "lock-grace", defaultLockGrace, "how long a paused job waits for its lock")
 	f.IntVar(&o.concurrency, "concurrency", 4, "most requests in flight, of all sends of the job together")
+	o.ping.addFlags(f)
 	f.BoolVar(&o.quietOK, "quiet-ok", false, "show the job's output only if it fails")
 	f.BoolVar(&o.keepArgs, "keep-args", false, "keep the command's arguments in the dead letter of a failure")
 }
@@ -191,12 +198,24 @@ func (o *runOptions) lockIdentity() (runner.LockID, error) {
 	return runner.LockID{Name: name, Key: key, Foreign: true}, nil
 }
 
-// run puts the run together and lives it.
+// run lives the run, and tells the monitoring service how it went.
 func (o *runOptions) run(ctx context.Context, job runner.Job) error {
+	p, err := o.ping.open(o.env, job.Lock.Name)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	job.KeepOutput = p.keep()
+	return o.live(ctx, job, p)
+}
+
+// live puts the run together and lives it.
+func (o *runOptions) live(ctx context.Context, job runner.Job, p *pinger) error {
 	jobs, signals := prepareJobs(o.env, job.Lock.Name)
 	defer jobs.Abandon()
 	st, err := o.store.openStore(ctx, o.env, job.Lock.Name)
 	if err != nil {
+		p.failed(err)
 		return err
 	}
 	defer st.Close()
@@ -204,16 +223,21 @@ func (o *runOptions) run(ctx context.Context, job runner.Job) error {
 	r := &runner.Runner{
 		Locks: st, Jobs: jobs, Signals: signals, Log: o.env.Log,
 		OpenBroker: func() (runner.GatedBroker, error) { return openBroker(o.env, o.concurrency) },
-		Host:       thisHost(), PID: os.Getpid(), Gone: gone,
+		Host:       thisHost(), PID: os.Getpid(), Gone: gone, Started: p.started,
 	}
 	res, err := r.Run(ctx, job)
 	if res.RecordErr != nil {
 		fmt.Fprintf(o.env.Err, "oncectl: %s; the run shows as unknown\n", oneLine(res.RecordErr.Error()))
 	}
 	if err != nil {
+		p.failed(err)
 		return err
 	}
 	o.explain(job, res)
+	p.ended(res, runStatus(res, o.busyExit))
+	if res.Reason != "" {
+		leaveTerminationMessage(o.env, jobMessage(job, res))
+	}
 	if res.Outcome == runner.RunFailed || res.Outcome == runner.RunStopped {
 		dieLike(jobs, res.Exit)
 	}

@@ -140,6 +140,7 @@ func (c *fakeChild) Continue() error            { c.note("continue"); return nil
 func (c *fakeChild) Halted() <-chan struct{}    { return c.halted }
 func (c *fakeChild) Hold(*os.File) error        { return nil }
 func (c *fakeChild) Tail() []byte               { return []byte("the end\x00\xff\n") }
+func (c *fakeChild) Last() []byte               { return nil }
 func (c *fakeChild) Close(bool) error           { c.note("close"); return nil }
 
 func (c *fakeChild) Kill() error {

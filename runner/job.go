@@ -37,6 +37,8 @@ type Job struct {
 	LockGrace time.Duration // how long a paused job waits for its lock
 	OnLoss    LossPolicy
 	QuietOK   bool
+	// KeepOutput is how many bytes of the end of all output a Result is to hold.
+	KeepOutput int
 	// KeepArgs keeps the command's arguments in a dead letter. They may hold
 	// secrets, so that it is off unless asked for.
 	KeepArgs bool

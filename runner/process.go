@@ -25,6 +25,9 @@ type Command struct {
 	Leftovers []string
 	// QuietOK keeps the output back and shows it only when the job fails.
 	QuietOK bool
+	// KeepOutput is how many bytes of the end of all output to keep for
+	// Output.Last. If it is not 0, stdout is copied through like stderr.
+	KeepOutput int
 }
 
 // Exit is how a command ended.
@@ -95,6 +98,10 @@ type Output interface {
 	// Tail is the last part of what the job wrote to stderr (at most TailBytes);
 	// valid once Done is closed.
 	Tail() []byte
+	// Last is the last part of what the job wrote to stdout and stderr, at most
+	// Command.KeepOutput bytes; valid once Done is closed. What went to a
+	// terminal is not in it.
+	Last() []byte
 	// Close ends the guard, and shows (failed) or drops output that was kept
 	// back. What the command left running in the background after it ended by
 	// itself stays. Call it once, after Done, before the lock is released.

@@ -47,7 +47,10 @@ type Runner struct {
 	PID     int
 	// Gone reports whether no process of that id lives on this host.
 	Gone func(pid int) bool
-	Log  *slog.Logger
+	// Started, if not nil, is told when the command has started. The run waits
+	// for it to return.
+	Started func(Run)
+	Log     *slog.Logger
 }
 
 // Result is how one Run ended.
@@ -59,6 +62,11 @@ type Result struct {
 	Run         Run
 	Outcome     RunOutcome
 	Exit        Exit
+	// Reason says why a job that ran did not succeed; empty if it did.
+	Reason string
+	// Tail and Output are the ends of its stderr and of all its output; see
+	// Output in this package.
+	Tail, Output []byte
 	// RecordErr says why the outcome could not be recorded; the job's status
 	// stands all the same.
 	RecordErr error

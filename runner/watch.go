@@ -177,17 +177,21 @@ func (w *watch) start(ctx context.Context) error {
 		return fmt.Errorf("handing lock %q to the guard: %w", w.job.Lock.Name, err)
 	}
 	child, err := w.Jobs.Start(ctx, Command{
-		Argv:      w.job.Argv,
-		Env:       jobEnv(w.job.Env, w.run, w.broker.Path()),
-		LockFile:  lockFile,
-		Leftovers: []string{w.broker.Path(), filepath.Dir(w.broker.Path())},
-		Lease:     w.lease,
-		QuietOK:   w.job.QuietOK,
+		Argv:       w.job.Argv,
+		Env:        jobEnv(w.job.Env, w.run, w.broker.Path()),
+		LockFile:   lockFile,
+		Leftovers:  []string{w.broker.Path(), filepath.Dir(w.broker.Path())},
+		Lease:      w.lease,
+		QuietOK:    w.job.QuietOK,
+		KeepOutput: w.job.KeepOutput,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the command: %w", err)
 	}
 	w.ending = ending{child: child, killAfter: w.job.KillAfter, log: w.Log}
+	if w.Started != nil {
+		w.Started(w.run)
+	}
 	return nil
 }
 
@@ -327,7 +331,11 @@ func (w *watch) release(ctx context.Context) {
 }
 
 func (w *watch) result() Result {
-	return Result{Run: w.run, Outcome: w.outcome, Exit: w.exit, RecordErr: w.record}
+	res := Result{Run: w.run, Outcome: w.outcome, Exit: w.exit, Reason: w.reason, RecordErr: w.record}
+	if w.child != nil {
+		res.Tail, res.Output = w.child.Tail(), w.child.Last()
+	}
+	return res
 }
 
 // endsWait reports whether a signal ends a wait before the job has started.

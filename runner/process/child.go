@@ -255,6 +255,9 @@ func (c *Child) Hold(f *os.File) error {
 // Tail implements runner.Output.
 func (c *Child) Tail() []byte { return c.streams.tail }
 
+// Last implements runner.Output.
+func (c *Child) Last() []byte { return c.streams.output }
+
 // Close implements runner.Output.
 func (c *Child) Close(failed bool) error {
 	c.mu.Lock()

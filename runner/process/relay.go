@@ -1,20 +1,22 @@
 package process
 
 import (
+	"io"
+
 	"golang.org/x/sys/unix"
 )
 
 // relay passes on what the job writes into a pipe, at once and byte for byte,
-// and keeps the end of it. It reads no faster than the receiver takes it.
+// and lets keep have it first. It reads no faster than the receiver takes it.
 //
 // When the receiver is gone (EPIPE), the pipe's reading end is closed, so that
 // the job meets what it would have met without oncectl. Bytes that cannot be
 // written for another reason (a full disk) are lost, and the job goes on.
 type relay struct {
-	src  int   // the reading end
-	dst  int   // -1: only keep the end
-	last *ring // what was passed on
-	step int   // how much may be written at once
+	src  int // the reading end
+	dst  int // -1: nobody
+	keep io.Writer
+	step int // how much may be written at once
 	wake [2]int
 	done chan struct{} // closed when the goroutine has ended
 
@@ -32,13 +34,13 @@ const (
 )
 
 // newRelay makes the pipe and starts passing on. The caller hands w, the
-// writing end, to the command and closes its own copy.
-func newRelay(dst, keep int) (r *relay, w int, err error) {
+// writing end, to the command and closes its own copy. Keep must never fail.
+func newRelay(dst int, keep io.Writer) (r *relay, w int, err error) {
 	src, w, err := pipe()
 	if err != nil {
 		return nil, -1, err
 	}
-	r = &relay{src: src, dst: dst, last: newRing(keep), done: make(chan struct{})}
+	r = &relay{src: src, dst: dst, keep: keep, done: make(chan struct{})}
 	if r.wake[0], r.wake[1], err = pipe(); err != nil {
 		_, _ = unix.Close(src), unix.Close(w)
 		return nil, -1, err
@@ -123,7 +125,7 @@ func (r *relay) await(fd int, events int16) bool {
 
 // pass passes p on. It returns false when there is no use in going on.
 func (r *relay) pass(p []byte) bool {
-	_, _ = r.last.Write(p)
+	_, _ = r.keep.Write(p)
 	for r.dst >= 0 && len(p) > 0 {
 		if !r.await(r.dst, unix.POLLOUT) {
 			return false

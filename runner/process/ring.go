@@ -1,9 +1,14 @@
 package process
 
+import "sync"
+
 // ring keeps the last bytes that were written to it. Its memory grows with
-// what is written, up to the limit.
+// what is written, up to the limit. It is safe for concurrent use: stdout and
+// stderr may share one.
 type ring struct {
 	limit int
+
+	mu    sync.Mutex
 	buf   []byte
 	next  int   // where the next byte goes once buf is full
 	total int64 // bytes ever written
@@ -13,6 +18,8 @@ func newRing(limit int) *ring { return &ring{limit: limit} }
 
 // Write never fails.
 func (r *ring) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	n := len(p)
 	r.total += int64(n)
 	if len(p) >= r.limit {
@@ -33,8 +40,13 @@ func (r *ring) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Last returns at most the last n bytes.
+// Last returns at most the last n bytes; none of a ring that is nil.
 func (r *ring) Last(n int) []byte {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	n = min(n, len(r.buf))
 	out := make([]byte, 0, n)
 	skip := len(r.buf) - n
@@ -47,4 +59,8 @@ func (r *ring) Last(n int) []byte {
 }
 
 // Dropped is how many bytes are no longer kept.
-func (r *ring) Dropped() int64 { return r.total - int64(len(r.buf)) }
+func (r *ring) Dropped() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.total - int64(len(r.buf))
+}

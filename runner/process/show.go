@@ -60,8 +60,11 @@ func copyFile(fd int, f *os.File) error {
 	}
 }
 
-// endOf is at most the last n bytes of f.
+// endOf is at most the last n bytes of f; none of a file that is nil.
 func endOf(f *os.File, n int64) []byte {
+	if f == nil {
+		return nil
+	}
 	info, err := f.Stat()
 	if err != nil {
 		return nil

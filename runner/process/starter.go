@@ -173,7 +173,7 @@ func (s *Starter) tryStart(c runner.Command) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := openStreams(s.real(), c.QuietOK, s.options.TempDir)
+	out, err := openStreams(s.real(), c.QuietOK, c.KeepOutput, s.options.TempDir)
 	if err != nil {
 		return nil, err
 	}

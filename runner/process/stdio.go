@@ -2,6 +2,7 @@ package process
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,10 @@ type streams struct {
 	ringOut, ringErr   *ring
 	tailOf             *ring // whose end is the tail; nil for the spool's
 	tail               []byte
+	// keep is how much of the end of all output is wanted, 0 for none of it.
+	keep   int
+	mixed  *ring // both streams as they came; nil where they are held back
+	output []byte
 }
 
 // heldBack is how much of each stream --quiet-ok keeps where it can make no
@@ -29,8 +34,8 @@ type streams struct {
 const heldBack = 1 << 20
 
 // openStreams decides how the command's output reaches oncectl's.
-func openStreams(real [3]int, quietOK bool, tempDir string) (*streams, error) {
-	s := &streams{real: real, out: -1, err: -1}
+func openStreams(real [3]int, quietOK bool, keep int, tempDir string) (*streams, error) {
+	s := &streams{real: real, out: -1, err: -1, keep: keep}
 	var err error
 	switch {
 	case !quietOK:
@@ -49,21 +54,44 @@ func openStreams(real [3]int, quietOK bool, tempDir string) (*streams, error) {
 // passOn copies stderr through, to keep its tail. On a terminal it does not:
 // there the command sees a terminal, and a person has read it. Stdout is
 // copied with it, through the same pipe, only where both are one file (cron's
-// pipe), as nothing else would keep them in order.
+// pipe), as nothing else would keep them in order; where the end of all output
+// is wanted, it is copied through in any case.
 func (s *streams) passOn() error {
-	if s.real[2] < 0 || isTerminal(s.real[2]) {
+	if s.keep > 0 {
+		s.mixed = newRing(s.keep)
+	}
+	if copied(s.real[2]) {
+		last := newRing(runner.TailBytes)
+		r, w, err := newRelay(s.real[2], both(last, s.mixed))
+		if err != nil {
+			return err
+		}
+		s.relays, s.tailOf, s.err = []*relay{r}, last, w
+		// A device such as /dev/null has no order to keep.
+		if sameFile(s.real[1], s.real[2]) && (s.keep > 0 || kind(s.real[1]) != unix.S_IFCHR) {
+			s.out = w
+		}
+	}
+	if s.keep == 0 || s.out >= 0 || !copied(s.real[1]) {
 		return nil
 	}
-	r, w, err := newRelay(s.real[2], runner.TailBytes)
+	r, w, err := newRelay(s.real[1], s.mixed)
 	if err != nil {
 		return err
 	}
-	s.relays, s.tailOf, s.err = []*relay{r}, r.last, w
-	// A device such as /dev/null has no order to keep.
-	if kind(s.real[1]) != unix.S_IFCHR && sameFile(s.real[1], s.real[2]) {
-		s.out = w
-	}
+	s.relays, s.out = append(s.relays, r), w
 	return nil
+}
+
+// copied reports whether what goes to fd may be copied through a pipe.
+func copied(fd int) bool { return fd >= 0 && !isTerminal(fd) }
+
+// both writes to one, and to two if there is one.
+func both(one, two *ring) io.Writer {
+	if two == nil {
+		return one
+	}
+	return io.MultiWriter(one, two)
 }
 
 // spool sends the output to unlinked temporary files.
@@ -115,22 +143,24 @@ func unlinkedFile(dir string) (*os.File, error) {
 // keepLast keeps the end of each stream in memory.
 func (s *streams) keepLast() error {
 	if s.real[1] >= 0 {
-		r, w, err := newRelay(-1, heldBack)
+		s.ringOut = newRing(heldBack)
+		r, w, err := newRelay(-1, s.ringOut)
 		if err != nil {
 			return err
 		}
-		s.relays, s.ringOut, s.out = append(s.relays, r), r.last, w
+		s.relays, s.out = append(s.relays, r), w
 	}
 	if sameFile(s.real[1], s.real[2]) {
 		s.ringErr, s.err, s.tailOf = s.ringOut, s.out, s.ringOut
 		return nil
 	}
 	if s.real[2] >= 0 {
-		r, w, err := newRelay(-1, heldBack)
+		s.ringErr = newRing(heldBack)
+		r, w, err := newRelay(-1, s.ringErr)
 		if err != nil {
 			return err
 		}
-		s.relays, s.ringErr, s.err, s.tailOf = append(s.relays, r), r.last, w, r.last
+		s.relays, s.err, s.tailOf = append(s.relays, r), w, s.ringErr
 	}
 	return nil
 }
@@ -150,7 +180,7 @@ func (s *streams) closeCommandEnds() {
 }
 
 // drain passes on what the pipes hold, waits until that is done or abandoned,
-// and takes the tail.
+// and takes the ends that are wanted.
 func (s *streams) drain() {
 	for _, r := range s.relays {
 		r.drain()
@@ -164,7 +194,36 @@ func (s *streams) drain() {
 	case s.spoolErr != nil:
 		s.tail = endOf(s.spoolErr, runner.TailBytes)
 	}
+	if s.keep > 0 {
+		s.output = s.lastOutput()
+	}
 }
+
+// lastOutput is the end of all output. Streams that are held back apart have no
+// common order: then it is the end of stdout, and that of stderr after it.
+func (s *streams) lastOutput() []byte {
+	if s.mixed != nil {
+		return s.mixed.Last(s.keep)
+	}
+	var out, err []byte
+	switch {
+	case s.spoolOut != nil || s.spoolErr != nil:
+		out = endOf(s.spoolOut, int64(s.keep))
+		if s.spoolErr != s.spoolOut {
+			err = endOf(s.spoolErr, int64(s.keep))
+		}
+	default:
+		out = s.ringOut.Last(s.keep)
+		if s.ringErr != s.ringOut {
+			err = s.ringErr.Last(s.keep)
+		}
+	}
+	err = lastOf(err, max(s.keep/2, s.keep-len(out)))
+	return append(lastOf(out, s.keep-len(err)), err...)
+}
+
+// lastOf is at most the last n bytes of p.
+func lastOf(p []byte, n int) []byte { return p[max(0, len(p)-n):] }
 
 // abandon gives up on a receiver that takes nothing.
 func (s *streams) abandon() {
