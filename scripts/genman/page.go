@@ -13,7 +13,7 @@ import (
 func pages(root *cobra.Command) map[string]string {
 	out := map[string]string{fileName(root): page(root)}
 	for _, c := range root.Commands() {
-		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+		if c.Hidden || c.Name() == "help" {
 			continue
 		}
 		for name, text := range pages(c) {
@@ -182,7 +182,7 @@ func writeSeeAlso(b *strings.Builder, c *cobra.Command) {
 		also = append(also, pageName(c.Parent()))
 	}
 	for _, child := range c.Commands() {
-		if !child.Hidden && child.Name() != "help" && child.Name() != "completion" {
+		if !child.Hidden && child.Name() != "help" {
 			also = append(also, pageName(child))
 		}
 	}
