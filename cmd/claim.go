@@ -52,7 +52,8 @@ never taken for a win.
 Never write 'oncectl claim ID || exit 0': it takes an outage for a duplicate.
 Use 'claim ID -- COMMAND', or look at the status:
 
-  oncectl claim "$id"; case $? in
+  s=0; oncectl claim "$id" || s=$?
+  case $s in
     0) send_it ;;
     1) exit 0 ;;
     *) exit 75 ;;
