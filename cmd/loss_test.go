@@ -17,7 +17,7 @@ import (
 // ticking is a job that shows that it goes on: it claims one event after
 // another until the file stop is there.
 const ticking = `echo $$ >pids; echo up; n=0
-while [ ! -e stop ]; do n=$((n+1)); oncectl claim tick/$n || exit 9; echo $n >>ticks; done`
+while [ ! -e stop ]; do n=$((n+1)); oncectl claim tick/$ONCECTL_LOCK/$n || exit 9; echo $n >>ticks; done`
 
 func TestRun_WhenTheLockIsTerminatedWithoutARival_TheJobGoesOn(t *testing.T) {
 	t.Parallel()

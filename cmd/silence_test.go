@@ -30,6 +30,7 @@ func TestRun_WhenTheNetworkDropsPackets_TheJobIsPausedBeforeTheRivalsBegins(t *t
 		n.enter(c, s.place)
 		s.holder = s.startCommand(c)
 		s.holder.says("up")
+		until(t, lock+": the job claims", func() bool { return s.exists("ticks") })
 	}
 	began := time.Now()
 	n.silence()
