@@ -74,7 +74,7 @@ var commands = []struct {
 }{
 	{"run", newRunCmd}, {"claim", newClaimCmd}, {"done", newDoneCmd}, {"release", newReleaseCmd}, {"claims", newClaimsCmd},
 	{"send", newSendCmd}, {"outbox", newOutboxCmd}, {"failed", newFailedCmd},
-	{"status", newStatusCmd}, {"runs", newRunsCmd}, {"prune", newPruneCmd}, {"doctor", newDoctorCmd}, {"schema", newSchemaCmd},
+	{"status", newStatusCmd}, {"runs", newRunsCmd}, {"report", newReportCmd}, {"prune", newPruneCmd}, {"doctor", newDoctorCmd}, {"schema", newSchemaCmd},
 	{"completion", func(env *Env, _ *storeOptions) *cobra.Command { return newCompletionCmd(env) }},
 	{"version", func(env *Env, _ *storeOptions) *cobra.Command { return newVersionCmd(env) }},
 }
