@@ -52,7 +52,8 @@ var (
 		{"oncectl failed ", (*world).deadLetters},
 		{"oncectl release", func(w *world) { w.oncectl("claim", "invoice/4711") }},
 		{"--max-age 25h", func(w *world) { w.oncectl("run", "--lock", "nightly-digest", "--", "true") }},
-		{"orders", (*world).orders},
+		{"insert into", func(w *world) { w.oncectl("claim", "any") }}, // makes the tables
+		{"update orders", (*world).orders},
 	}
 )
 
@@ -172,14 +173,25 @@ func (w *world) runSteps() {
 		case w.lang == "sql":
 			c := w.shell(`psql -q -v ON_ERROR_STOP=1 "$DATABASE_URL"`)
 			c.Stdin = strings.NewReader(text)
-			w.startCommand(c).ends(status(step))
+			w.ends(c, step)
 		case strings.Contains(step, "ONCECTL_SOCKET"):
 			w.write("job.sh", text)
-			w.startCommand(w.shell("oncectl run --lock job -- sh -eu job.sh")).ends(status(step))
+			w.ends(w.shell("oncectl run --lock job -- sh -eu job.sh"), step)
 		default:
-			w.startCommand(w.shell(text)).ends(status(step))
+			w.ends(w.shell(text), step)
 		}
 	}
+}
+
+// ends runs a step and checks how it ends. What fails within a pipe the shell
+// does not tell; a wrong flag there shows on stderr.
+func (w *world) ends(c *exec.Cmd, step string) *process {
+	w.t.Helper()
+	pr := w.startCommand(c).ends(status(step))
+	if strings.Contains(pr.err.String(), "oncectl: hint: see 'oncectl") {
+		w.t.Errorf("%s\nstderr: %s", step, pr.err.String())
+	}
+	return pr
 }
 
 // cron runs the lines of a crontab: a command's environment is what the lines
@@ -200,7 +212,7 @@ func (w *world) cron(step string) {
 		w.t.Logf("cron runs %q", line.command)
 		c := exec.Command("/bin/sh", "-c", line.command)
 		c.Dir, c.Env, c.Stdin = w.dir, append(append([]string{}, env...), w.env...), strings.NewReader(line.stdin)
-		pr := w.startCommand(c).ends(status(step))
+		pr := w.ends(c, step)
 		if said := pr.out.String() + pr.err.String(); said != "" && status(step) == 0 {
 			w.t.Errorf("cron would mail %q", said)
 		}

@@ -115,7 +115,6 @@ func (w *world) deadLetters() {
 
 // orders is a table of an application.
 func (w *world) orders() {
-	w.oncectl("outbox", "add", "--topic", "none", "-d", "{}") // makes the tables
 	pgtest.Exec(w.t, w.store, "create table "+w.schema()+".orders (id int primary key, paid_at timestamptz)",
 		"insert into "+w.schema()+".orders values (7)")
 }
