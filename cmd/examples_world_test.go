@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/oncectl/oncectl/runner/storetest/pgtest"
 )
@@ -38,7 +37,7 @@ func newWorld(p *place, e example) *world {
 		w.store = url
 		w.place = w.with("DATABASE_URL="+url, "ADMIN_URL="+url, "PGOPTIONS=-c search_path="+w.schema())
 	}
-	for _, dir := range []string{"stubs", "usr/local/bin", "srv/app", "etc/app", "etc/oncectl", "var/lib/node_exporter/textfile", "home", "sent"} {
+	for _, dir := range []string{"stubs", "usr/local/bin", "srv/app", "etc/app", "etc/oncectl", "home", "sent"} {
 		w.must(os.MkdirAll(w.path(dir), 0o755))
 	}
 	for _, name := range stubs {
@@ -119,19 +118,22 @@ func (w *world) orders() {
 		"insert into "+w.schema()+".orders values (7)")
 }
 
-var ownTable = regexp.MustCompile(`\boncectl\.(outbox|processed_events|failed_jobs|runs|fences)\b`)
+var (
+	ownTable = regexp.MustCompile(`\boncectl\.(outbox|processed_events|failed_jobs|runs|fences)\b`)
+	// hostPath is a place of a host that the world has for itself.
+	hostPath = regexp.MustCompile(`(^|[^\w./-])(/(?:srv|etc|usr/local|var/(?:lib|log|www))/[\w./-]*)`)
+)
 
 // rewritten is the text with the places that it names moved into the world.
 func (w *world) rewritten(text string) string {
+	for _, found := range hostPath.FindAllStringSubmatch(text, -1) {
+		w.must(os.MkdirAll(w.path(filepath.Dir(found[2])), 0o755))
+	}
+	text = hostPath.ReplaceAllString(text, "${1}"+w.dir+"${2}")
 	text = strings.NewReplacer(
 		"https://hooks.example", w.hooks.URL,
 		"postgres://app@db/app", w.store,
-		"/usr/local/bin", w.path("usr/local/bin"),
-		"/srv/app", w.path("srv/app"),
-		"/etc/app", w.path("etc/app"),
-		"/etc/oncectl", w.path("etc/oncectl"),
-		"/var/lib/node_exporter", w.path("var/lib/node_exporter"),
-		"--for 55s", "--for "+(50*time.Millisecond).String(), // nobody waits for it
+		"--for 55s", "--for 50ms", // nobody waits for it
 	).Replace(text)
 	if schema := w.schema(); schema != "" {
 		text = ownTable.ReplaceAllString(text, schema+".$1")
