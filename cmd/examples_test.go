@@ -173,7 +173,10 @@ func (w *world) runSteps() {
 		case w.lang == "sql":
 			c := w.shell(`psql -q -v ON_ERROR_STOP=1 "$DATABASE_URL"`)
 			c.Stdin = strings.NewReader(text)
-			w.ends(c, step)
+			pr := w.ends(c, step)
+			if strings.Contains(step, "-- true") && !strings.Contains(pr.out.String(), "\n t\n") {
+				w.t.Errorf("%s\nstdout: %s", step, pr.out.String())
+			}
 		case strings.Contains(step, "ONCECTL_SOCKET"):
 			w.write("job.sh", text)
 			w.ends(w.shell("oncectl run --lock job -- sh -eu job.sh"), step)
