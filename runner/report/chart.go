@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -19,25 +20,21 @@ const mostStops = 150
 
 // charts draws the locks with the most to say.
 func (p *page) charts() {
-	p.put("<section id=\"timelines\" aria-labelledby=\"timelines-h\"><h2 id=\"timelines-h\">Timelines</h2>\n")
 	var drawn []*lock
-	with := 0
+	with, marks := 0, 0
 	for _, l := range p.order {
-		if l.all.runs > 0 {
-			if with++; with <= MostCharts {
-				drawn = append(drawn, l)
-			}
+		if l.all.runs == 0 {
+			continue
+		}
+		if with++; with <= MostCharts {
+			drawn = append(drawn, l)
+			marks += len(l.bins)
 		}
 	}
-	if with == 0 {
-		p.put("<p class=\"none\">No run began in this time.</p></section>\n")
+	if !p.section("timelines", "Timelines", with, "No run began in this time.") {
 		return
 	}
 	p.legend()
-	marks := 0
-	for _, l := range drawn {
-		marks += len(l.bins)
-	}
 	p.axis()
 	for i, l := range drawn {
 		p.chart(i, l, marks <= mostStops)
@@ -78,13 +75,14 @@ func (p *page) chart(i int, l *lock, allStops bool) {
 	base := slots * slotHeight
 	height := base + slotHeight + gap + tookHeight
 	p.put("<svg class=\"chart\" role=\"list\" aria-label=\"Timeline of %s\" width=\"100%%\" height=\"%d\"><desc>%s, from %s to %s. Each mark sums up the runs that began in its %s; below it are their durations, up to %s.</desc>\n",
-		isolated(short(l.name)), height, counted(l.all.runs, "run", "runs"), stamp(p.span.from), stamp(p.span.to), duration(p.span.step), duration(l.all.longest))
+		isolated(cut(l.name, 80)), height, counted(l.all.runs, "run", "runs"), stamp(p.span.from), stamp(p.span.to), duration(p.span.step), duration(l.all.longest))
 	for _, t := range p.span.ticks() {
 		p.put(`<line class="tick" x1="%.2f%%" x2="%.2f%%" y1="0" y2="%d"/>`, t.at, t.at, height)
 	}
 	p.put("<line class=\"base\" x1=\"0\" x2=\"100%%\" y1=\"%d\" y2=\"%d\"/>\n", height, height)
-	for i := len(l.bins) - 1; i >= 0; i-- {
-		p.mark(&l.bins[i], l, base, height, allStops || l.bins[i].by[succeeded] < l.bins[i].runs)
+	slices.SortFunc(l.bins, func(a, b *bin) int { return a.at - b.at })
+	for _, b := range l.bins {
+		p.mark(b, l, base, height, allStops || b.by[succeeded] < b.runs)
 	}
 	p.put("</svg></article>\n")
 }

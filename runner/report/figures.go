@@ -30,7 +30,9 @@ func placeOf(o runner.RunOutcome) int {
 func isBad(o runner.RunOutcome) bool { return o != runner.RunSucceeded && o != runner.RunRunning }
 
 // word is how people call the outcome at that place.
-func word(place int) string { return strings.ReplaceAll(string(outcomes[place]), "_", " ") }
+func word(place int) string { return outcomeWord(string(outcomes[place])) }
+
+func outcomeWord(outcome string) string { return strings.ReplaceAll(outcome, "_", " ") }
 
 // figures sum up runs.
 type figures struct {
@@ -40,7 +42,7 @@ type figures struct {
 	total, longest time.Duration
 }
 
-func (f *figures) add(r runner.PastRun) {
+func (f *figures) add(r *runner.PastRun) {
 	f.runs++
 	f.by[placeOf(r.Outcome)]++
 	if r.Finished() {
@@ -50,18 +52,7 @@ func (f *figures) add(r runner.PastRun) {
 	}
 }
 
-// sum adds what another sums up.
-func (f *figures) sum(g figures) {
-	f.runs += g.runs
-	for i := range f.by {
-		f.by[i] += g.by[i]
-	}
-	f.ended += g.ended
-	f.total += g.total
-	f.longest = max(f.longest, g.longest)
-}
-
-func (f figures) mean() time.Duration {
+func (f *figures) mean() time.Duration {
 	if f.ended == 0 {
 		return 0
 	}
@@ -69,7 +60,7 @@ func (f figures) mean() time.Duration {
 }
 
 // bad counts the runs that ended otherwise than well.
-func (f figures) bad() (n int) {
+func (f *figures) bad() (n int) {
 	for i, o := range outcomes {
 		if isBad(o) {
 			n += f.by[i]
@@ -79,7 +70,7 @@ func (f figures) bad() (n int) {
 }
 
 // words is "7 succeeded, 1 failed".
-func (f figures) words() string {
+func (f *figures) words() string {
 	var out []string
 	for i, n := range f.by {
 		if n > 0 {

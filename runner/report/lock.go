@@ -1,7 +1,6 @@
 package report
 
 import (
-	"slices"
 	"time"
 
 	"github.com/oncectl/oncectl/runner"
@@ -10,10 +9,10 @@ import (
 // lock is what the report knows of the locks of one name.
 type lock struct {
 	name        string
-	last        runner.PastRun // the latest of all time; no ID: none
+	last        runner.PastRun // the latest of all time
 	lastSuccess time.Time
 	all         figures
-	bins        []bin // those with runs, latest first
+	bins        []*bin // those with runs
 	rhythm      rhythm
 }
 
@@ -21,10 +20,10 @@ type lock struct {
 type bin struct {
 	at int // its number
 	figures
-	first runner.PastRun // the one that there is, or one of them
+	first *runner.PastRun // the one that there is, or one of them
 }
 
-func (l *lock) add(s runner.LockState) {
+func (l *lock) add(s *runner.LockState) {
 	if s.Last.ID > l.last.ID {
 		l.last = s.Last
 	}
@@ -33,18 +32,21 @@ func (l *lock) add(s runner.LockState) {
 	}
 }
 
-func (l *lock) addRun(r runner.PastRun, s span) {
+// see takes notice of a run, and returns the figures of the bin it is in. Runs
+// come latest first, so that the bin is nearly always the last one, or new.
+func (l *lock) see(r *runner.PastRun, at int) *figures {
 	if r.ID > l.last.ID {
-		l.last = r // it began after the status was read
+		l.last = *r // it began after the status was read
 	}
-	l.all.add(r)
 	l.rhythm.add(r.StartedAt)
-	at := s.bin(r.StartedAt)
-	i, found := slices.BinarySearchFunc(l.bins, at, func(b bin, at int) int { return at - b.at })
-	if !found {
-		l.bins = slices.Insert(l.bins, i, bin{at: at, first: r})
+	for i := len(l.bins) - 1; i >= 0; i-- {
+		if l.bins[i].at == at {
+			return &l.bins[i].figures
+		}
 	}
-	l.bins[i].add(r)
+	b := &bin{at: at, first: r}
+	l.bins = append(l.bins, b)
+	return &b.figures
 }
 
 // rank orders locks by how much there is to see.

@@ -97,18 +97,19 @@ func (p *page) top() {
 
 // now is what stands open, however long ago it began.
 func (p *page) now() {
-	s := p.status
-	var held []runner.LockState
-	for _, l := range s.Locks {
-		if l.Held {
-			held = append(held, l)
+	s := &p.status
+	var held []*runner.LockState
+	for i := range s.Locks {
+		if s.Locks[i].Held {
+			held = append(held, &s.Locks[i])
 		}
 	}
 	letters := 0
 	for _, l := range s.Letters {
 		letters += l.Count
 	}
-	p.put("<section id=\"now\" aria-labelledby=\"now-h\"><h2 id=\"now-h\">Now</h2>\n<dl class=\"tiles\">\n")
+	p.section("now", "Now", 1, "")
+	p.put("<dl class=\"tiles\">\n")
 	p.tile("Runs in "+duration(p.span.since), p.all.runs, p.all.words())
 	p.tile("Locks held", len(held), "")
 	p.tile("Dead letters, unresolved", letters, "")
@@ -128,21 +129,21 @@ func (p *page) tile(what string, n int, more string) {
 	p.put("<div><dt>%s</dt> <dd><b>%d</b> <small>%s</small></dd></div>\n", what, n, more)
 }
 
-func (p *page) heldTable(held []runner.LockState) {
+func (p *page) heldTable(held []*runner.LockState) {
 	if len(held) == 0 {
 		return
 	}
-	t := p.table("Locks held now", "", "Lock", "Holder", "Since", "For")
+	t := p.table("Locks held now", "", 0, "Lock", "Holder", "Since", "For")
 	for i, l := range held {
 		if i == MostRows {
 			t.more(len(held)-i, "oncectl status")
 			break
 		}
-		since := markup("–")
+		since := number("–")
 		if !l.Since.IsZero() {
-			since = markup(duration(max(0, p.status.At.Sub(l.Since))))
+			since = number(duration(max(0, p.status.At.Sub(l.Since))))
 		}
-		p.put("<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td><td>%s</td></tr>\n", name(l.Lock.Name), name(l.Holder), l.Since, since)
+		t.row(name(l.Lock.Name), name(l.Holder), l.Since, since)
 	}
 	t.end()
 }

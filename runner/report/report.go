@@ -44,23 +44,21 @@ type Report struct {
 	all    figures // of all runs
 	late   figures // of those that began lately
 	rest   figures // of those of locks beyond MostLocks
-	latest []runner.PastRun
-	bad    []runner.PastRun // the latest that ended otherwise than well
+	latest []*runner.PastRun
+	bad    []*runner.PastRun // the latest that ended otherwise than well
 
-	letters tail[runner.DeadLetter]
-	doubts  tail[runner.Claim]
+	letters tail[*runner.DeadLetter]
+	doubts  tail[*runner.Claim]
 }
 
 // New begins a report on what began since before the status was read.
 func New(status runner.Status, since time.Duration) *Report {
 	r := &Report{status: status, span: newSpan(status.At, since), locks: map[string]*lock{}}
-	states := slices.Clone(status.Locks)
-	slices.SortStableFunc(states, func(a, b runner.LockState) int {
-		if c := cmp.Compare(needsRank(b), needsRank(a)); c != 0 {
-			return c
-		}
-		return b.Last.StartedAt.Compare(a.Last.StartedAt)
-	})
+	states := make([]*runner.LockState, len(status.Locks))
+	for i := range states {
+		states[i] = &status.Locks[i]
+	}
+	slices.SortFunc(states, moreToSay)
 	for _, s := range states {
 		if l := r.lock(s.Lock.Name); l != nil {
 			l.add(s)
@@ -69,12 +67,16 @@ func New(status runner.Status, since time.Duration) *Report {
 	return r
 }
 
-// needsRank is 1 for a lock that needs a person, which must not be left out.
-func needsRank(s runner.LockState) int {
-	if s.Last.Outcome == runner.RunUnknown {
-		return 1
+// moreToSay orders locks so that those which need a person come first, then
+// those that were in use last.
+func moreToSay(a, b *runner.LockState) int {
+	switch unknown := a.Last.Outcome == runner.RunUnknown; {
+	case unknown == (b.Last.Outcome == runner.RunUnknown):
+		return b.Last.StartedAt.Compare(a.Last.StartedAt)
+	case unknown:
+		return -1
 	}
-	return 0
+	return 1
 }
 
 // lock is the lock of that name; nil where there are too many.
@@ -89,20 +91,23 @@ func (r *Report) lock(name string) *lock {
 
 // AddRun takes in a run. They come as runner.History gives them, latest first.
 func (r *Report) AddRun(run runner.PastRun) error {
-	r.all.add(run)
+	one, sums := &run, []*figures{&r.all}
 	if r.status.At.Sub(run.StartedAt) <= lately {
-		r.late.add(run)
-	}
-	if len(r.latest) < MostRows {
-		r.latest = append(r.latest, run)
-	}
-	if isBad(run.Outcome) && len(r.bad) < MostRows {
-		r.bad = append(r.bad, run)
+		sums = append(sums, &r.late)
 	}
 	if l := r.lock(run.Lock.Name); l != nil {
-		l.addRun(run, r.span)
+		sums = append(sums, &l.all, l.see(one, r.span.bin(run.StartedAt)))
 	} else {
-		r.rest.add(run)
+		sums = append(sums, &r.rest)
+	}
+	for _, f := range sums {
+		f.add(one)
+	}
+	if len(r.latest) < MostRows {
+		r.latest = append(r.latest, one)
+	}
+	if isBad(run.Outcome) && len(r.bad) < MostRows {
+		r.bad = append(r.bad, one)
 	}
 	return nil
 }
@@ -111,13 +116,13 @@ func (r *Report) AddRun(run runner.PastRun) error {
 func (r *Report) AddDeadLetter(d runner.DeadLetter) error {
 	d.Payload, d.Request = nil, nil // nothing of them is shown
 	d.LastError = reason(d.LastError)
-	r.letters.add(d)
+	r.letters.add(&d)
 	return nil
 }
 
 // AddDoubt takes in an event in doubt; they come oldest first.
 func (r *Report) AddDoubt(c runner.Claim) error {
-	r.doubts.add(c)
+	r.doubts.add(&c)
 	return nil
 }
 

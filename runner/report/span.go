@@ -40,15 +40,15 @@ func newSpan(to time.Time, since time.Duration) span {
 
 // bin is the number of the part that t is in. A run that began while we looked
 // is in the last one.
-func (s span) bin(t time.Time) int {
+func (s *span) bin(t time.Time) int {
 	return min(max(int(t.Sub(s.start)/s.step), 0), s.bins-1)
 }
 
 // begins is when a part begins.
-func (s span) begins(bin int) time.Time { return s.start.Add(time.Duration(bin) * s.step) }
+func (s *span) begins(bin int) time.Time { return s.start.Add(time.Duration(bin) * s.step) }
 
 // place is where t lies, in percent of the width.
-func (s span) place(t time.Time) float64 {
+func (s *span) place(t time.Time) float64 {
 	return 100 * float64(t.Sub(s.start)) / (float64(s.step) * float64(s.bins))
 }
 
@@ -60,7 +60,7 @@ type tick struct {
 
 // ticks are at most seven, at round times, and not so near to the right edge that
 // their label would not fit.
-func (s span) ticks() []tick {
+func (s *span) ticks() []tick {
 	step, layout := s.tickStep()
 	var out []tick
 	for t := s.start.Truncate(step); !t.After(s.to); t = t.Add(step) {
@@ -71,7 +71,7 @@ func (s span) ticks() []tick {
 	return out
 }
 
-func (s span) tickStep() (step time.Duration, layout string) {
+func (s *span) tickStep() (step time.Duration, layout string) {
 	const most = 7
 	width := time.Duration(s.bins) * s.step
 	if width > 2*day {

@@ -69,9 +69,8 @@ func name(s string) markup {
 // isolated is such a text where there can be no elements.
 func isolated(s string) string { return "\u2068" + s + "\u2069" }
 
-// short is the beginning of a text that is too long for a label.
-func short(s string) string {
-	const most = 80
+// cut is the beginning of a text that is too long.
+func cut(s string, most int) string {
 	if runes := []rune(s); len(runes) > most {
 		return string(runes[:most-1]) + "…"
 	}
@@ -82,10 +81,5 @@ func short(s string) string {
 // commands is the end of their output, which may hold anything.
 func reason(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
-	line = strings.TrimSuffix(line, "; stderr ends:")
-	const most = 300
-	if runes := []rune(line); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return line
+	return cut(strings.TrimSuffix(line, "; stderr ends:"), 300)
 }
