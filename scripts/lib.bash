@@ -51,6 +51,31 @@ end_servers() {
 	done
 }
 
+# cover TMP DIR lets files of DIR be added and removed in this mount namespace and
+# nowhere else. What the host has there stays visible.
+cover() {
+	local host=$1/host$2
+	mkdir -p "$host" && mount --rbind "$2" "$host" && mount -t tmpfs -o mode=755 tmpfs "$2" || return
+	find "$host" -mindepth 1 -maxdepth 1 -exec ln -s -t "$2" {} +
+}
+
+# hide_cron TMP gives this mount namespace crontabs of its own, none at first, and
+# a sendmail that puts each mail into a file TMP/mail.*: the host's cron, mail and
+# files stay as they are.
+hide_cron() {
+	cover "$1" /usr/sbin || return # for sendmail, also where the host has none
+	cover "$1" /run || return      # for cron's pid file
+	rm -f /usr/sbin/sendmail /run/crond.pid /run/crond.reboot
+	cat >/usr/sbin/sendmail <<-EOS
+		#!/bin/sh
+		exec cat >"\$(mktemp $1/mail.XXXXXX)"
+	EOS
+	chmod 755 /usr/sbin/sendmail
+	mount -t tmpfs tmpfs /etc/cron.d || return
+	[ ! -e /etc/crontab ] || { : >"$1/empty" && mount --bind "$1/empty" /etc/crontab; } || return
+	mount -t tmpfs tmpfs /var/spool/cron && mkdir -m 1730 /var/spool/cron/crontabs
+}
+
 # go_output reads what 'go test -json' wrote. With fail it prints the output of
 # tests and packages that failed or did not end, and lines that are not JSON, so
 # that other steps' output passes unchanged. With skip it prints the reasons of
