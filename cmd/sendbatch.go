@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -158,11 +159,25 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 
 // batchLine is a message of a batch.
 type batchLine struct {
-	ID      *string           `json:"id"`
-	Payload json.RawMessage   `json:"payload"`
-	Data    *string           `json:"data"`
-	URL     string            `json:"url"`
-	Headers map[string]string `json:"headers"`
+	ID      *exactText           `json:"id"`
+	Payload json.RawMessage      `json:"payload"`
+	Data    *exactText           `json:"data"`
+	URL     exactText            `json:"url"`
+	Headers map[string]exactText `json:"headers"`
+}
+
+// exactText is a JSON string that means the same to every reader of JSON.
+type exactText string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *exactText) UnmarshalJSON(b []byte) error {
+	if b[0] != '"' && string(b) != "null" {
+		return fmt.Errorf("%w: id, data, url and what headers say are strings", runner.ErrInvalid)
+	}
+	if err := runner.CheckJSONText(b, true); err != nil { // a body may have NUL
+		return err
+	}
+	return json.Unmarshal(b, (*string)(t))
 }
 
 // parse makes an order of a line. Errors wrap runner.ErrInvalid.
@@ -171,9 +186,9 @@ func (b *batchRun) parse(line []byte) (runner.SendOrder, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&l); err != nil {
-		return runner.SendOrder{}, fmt.Errorf("%w: %s", runner.ErrInvalid, jsonFault(err))
+		return runner.SendOrder{}, jsonFault(err)
 	}
-	if d.More() {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return runner.SendOrder{}, fmt.Errorf("%w: there is more behind the object", runner.ErrInvalid)
 	}
 	switch {
@@ -182,17 +197,17 @@ func (b *batchRun) parse(line []byte) (runner.SendOrder, error) {
 	case l.Payload != nil && l.Data != nil:
 		return runner.SendOrder{}, fmt.Errorf("%w: payload and data are both the body: give one", runner.ErrInvalid)
 	}
-	id, err := runner.ParseEventID(*l.ID)
+	id, err := runner.ParseEventID(string(*l.ID))
 	if err != nil {
 		return runner.SendOrder{}, err
 	}
-	m := runner.Message{ID: id, URL: firstNonEmpty(l.URL, b.shared.url), Method: b.shared.method, Idempotent: b.idempotent}
+	m := runner.Message{ID: id, URL: firstNonEmpty(string(l.URL), b.shared.url), Method: b.shared.method, Idempotent: b.idempotent}
 	if m.URL == "" {
 		return runner.SendOrder{}, fmt.Errorf("%w: it has no url, and there is no --url", runner.ErrInvalid)
 	}
 	header := b.header.Clone()
 	for name, value := range l.Headers {
-		header.Set(name, value)
+		header.Set(name, string(value))
 	}
 	kind := ""
 	switch {
@@ -208,13 +223,27 @@ func (b *batchRun) parse(line []byte) (runner.SendOrder, error) {
 	return makeOrder(m, b.noPayload), nil
 }
 
-// jsonFault says what is wrong with a line without repeating it.
-func jsonFault(err error) string {
+// jsonFault says what is wrong with a line, in short and without its values.
+func jsonFault(err error) error {
+	const most = 100
 	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Sprintf("it is not JSON, at byte %d", syntax.Offset)
+	var kind *json.UnmarshalTypeError
+	what := oneLine(err.Error())
+	switch {
+	case errors.Is(err, runner.ErrInvalid):
+		return err
+	case errors.As(err, &syntax):
+		what = fmt.Sprintf("it is not JSON, at byte %d", syntax.Offset)
+	case errors.As(err, &kind):
+		value, _, _ := strings.Cut(kind.Value, " ") // what follows is the number itself
+		what = fmt.Sprintf("its %s cannot be a %s", kind.Field, value)
+		if kind.Field == "" {
+			what = fmt.Sprintf("it is no object, but a %s", value)
+		}
+	case len(what) > most:
+		what = strings.ToValidUTF8(what[:most], "") + "…"
 	}
-	return oneLine(err.Error())
+	return fmt.Errorf("%w: %s", runner.ErrInvalid, what)
 }
 
 // batchResult is a line of the results. The names are part of the promise.

@@ -170,17 +170,27 @@ func parseHeaders(args []string) (http.Header, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading headers: %w", err)
 		}
-		for i, line := range strings.Split(string(b), "\n") {
-			line = strings.TrimSuffix(line, "\r")
-			if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
-				continue
-			}
-			if err := addHeader(h, line); err != nil {
-				return nil, fmt.Errorf("%s: line %d: %w", name, i+1, err)
-			}
+		if err := addHeaders(h, string(b)); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return h, nil
+}
+
+// addHeaders reads a header a line, and passes over empty lines and comments.
+func addHeaders(h http.Header, text string) error {
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := addHeader(h, line); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	return nil
 }
 
 var errHeader = errors.New("a header is written 'Name: value'")

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/oncectl/oncectl/runner"
 )
@@ -54,8 +52,8 @@ func decode(body []byte, v any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return fmt.Errorf("%w: the body is empty, and JSON is wanted", runner.ErrInvalid)
 	}
-	if err := checkJSONText(body); err != nil {
-		return err
+	if err := runner.CheckJSONText(body, false); err != nil {
+		return fmt.Errorf("the body: %w", err)
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
@@ -66,51 +64,6 @@ func decode(body []byte, v any) error {
 		return fmt.Errorf("%w: the body goes on behind its JSON value", runner.ErrInvalid)
 	}
 	return nil
-}
-
-// checkJSONText refuses what encoding/json replaces by U+FFFD (invalid UTF-8,
-// halves of surrogate pairs), and NUL, which no store's text can hold. Within
-// valid JSON a backslash stands in strings only.
-func checkJSONText(b []byte) error {
-	if !utf8.Valid(b) {
-		return fmt.Errorf("%w: the body is not valid UTF-8", runner.ErrInvalid)
-	}
-	for {
-		i := bytes.IndexByte(b, '\\')
-		if i < 0 || i+1 >= len(b) {
-			return nil
-		}
-		if b[i+1] != 'u' {
-			b = b[i+2:]
-			continue
-		}
-		u, ok := escaped(b[i:])
-		if !ok {
-			return fmt.Errorf("%w: the body has a broken escape", runner.ErrInvalid)
-		}
-		b = b[i+6:]
-		switch {
-		case u == 0:
-			return fmt.Errorf("%w: the body has the control character U+0000", runner.ErrInvalid)
-		case u >= 0xD800 && u < 0xDC00:
-			low, ok := escaped(b)
-			if !ok || low < 0xDC00 || low > 0xDFFF {
-				return fmt.Errorf("%w: the body has half a surrogate pair, which is no character", runner.ErrInvalid)
-			}
-			b = b[6:]
-		case u >= 0xDC00 && u < 0xE000:
-			return fmt.Errorf("%w: the body has half a surrogate pair, which is no character", runner.ErrInvalid)
-		}
-	}
-}
-
-// escaped is the code unit of the \uXXXX that b begins with.
-func escaped(b []byte) (rune, bool) {
-	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
-		return 0, false
-	}
-	u, err := strconv.ParseUint(string(b[2:6]), 16, 16)
-	return rune(u), err == nil
 }
 
 // encode is v as JSON, with the characters <, > and & as they are.
