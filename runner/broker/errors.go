@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/oncectl/oncectl/runner"
@@ -72,7 +73,7 @@ type errorBody struct {
 func encodeError(err error) (int, errorBody) {
 	var held *runner.HeldError
 	if errors.As(err, &held) {
-		return http.StatusTooManyRequests, errorBody{Code: codeHeld, Message: err.Error(), Host: held.Host, Until: held.Until}
+		return http.StatusTooManyRequests, errorBody{Code: codeHeld, Message: message(err), Host: held.Host, Until: held.Until}
 	}
 	for _, k := range kinds() {
 		match := k.match
@@ -80,10 +81,22 @@ func encodeError(err error) (int, errorBody) {
 			match = k.sentinel
 		}
 		if errors.Is(err, match) {
-			return k.status, errorBody{Code: k.code, Message: err.Error()}
+			return k.status, errorBody{Code: k.code, Message: message(err)}
 		}
 	}
-	return http.StatusInternalServerError, errorBody{Code: codeInternal, Message: err.Error()}
+	return http.StatusInternalServerError, errorBody{Code: codeInternal, Message: message(err)}
+}
+
+// maxMessage has room for an event id, with words around it. What a job sent, a
+// path of any length among it, is not sent back whole.
+const maxMessage = 2000
+
+func message(err error) string {
+	s := err.Error()
+	if len(s) > maxMessage {
+		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
+	}
+	return s
 }
 
 // decodeError is the error that b stands for, under the same sentinel.

@@ -2,6 +2,8 @@ package delivery
 
 import (
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -56,15 +58,34 @@ func TestRetryAfter_WhenSaidTwice_TakesTheLonger(t *testing.T) {
 	}
 }
 
+// No value, whatever it is, makes a sender wait for less than nothing or for
+// ever; a number means itself, rounded up, and a date the time until it.
 func FuzzParseRetryAfter(f *testing.F) {
-	for _, s := range []string{"1", "-1", "1.5", "1e9", "", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"} {
-		f.Add(s)
+	for _, s := range []string{"1", "-1", "1.5", "1e9", "", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "+5", "1e-400", "1e999", "0x10", "Infinity", "NaN", "1_0", "00", ".", "-0"} {
+		f.Add(s, int64(5000))
 	}
+	f.Add("9223372036854775807", int64(-1))
+	f.Add("9223372037", int64(1<<62))
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	f.Fuzz(func(t *testing.T, s string) {
+	f.Fuzz(func(t *testing.T, s string, n int64) {
 		got := parseRetryAfter(s, now)
-		if got != noRetryAfter && (got < 0 || got > retryAfterLimit) {
+		if got != noRetryAfter && (got < 0 || got > retryAfterLimit || got%time.Second != 0 && got != retryAfterLimit) {
 			t.Errorf("%q: got %v", s, got)
+		}
+		// A century ago is when two digits for the year mean another one.
+		seconds := n % int64((40 * 365 * 24 * time.Hour).Seconds())
+		want := max(0, time.Duration(seconds)*time.Second)
+		for _, form := range []string{http.TimeFormat, time.RFC850, time.ANSIC} {
+			date := now.Add(time.Duration(seconds) * time.Second).Format(form)
+			if form == time.RFC850 {
+				date = strings.Replace(date, "UTC", "GMT", 1)
+			}
+			if got := parseRetryAfter(date, now); got != want {
+				t.Errorf("%s is in %v, not in %v", date, got, want)
+			}
+		}
+		if got := parseRetryAfter(strconv.FormatInt(seconds, 10), now); seconds < 0 && got != noRetryAfter || seconds >= 0 && got != want {
+			t.Errorf("%d means %v", seconds, got)
 		}
 	})
 }

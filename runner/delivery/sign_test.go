@@ -51,3 +51,30 @@ func TestParseSecrets_WhenUnreadable_FailsWithoutRepeatingIt(t *testing.T) {
 		}
 	}
 }
+
+// A file of secrets is read as what it says or refused without repeating it.
+func FuzzParseSecrets(f *testing.F) {
+	for _, s := range []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n", "whsec_", "", "a b", "whsec_====", "YWJj\r\nwhsec_ZGVm", "YW Jj", "YWJjZGVmZ2hpamts!"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := ParseSecrets(text)
+		fields := strings.Fields(text)
+		if err != nil {
+			if !errors.Is(err, runner.ErrInvalid) || len(err.Error()) > 120 {
+				t.Errorf("the error is %v", err)
+			}
+			for _, secret := range fields {
+				if len(secret) > 12 && strings.Contains(err.Error(), secret) {
+					t.Errorf("the error repeats %q", secret)
+				}
+			}
+			return
+		}
+		h := http.Header{}
+		s.sign(h, "a", time.Unix(0, 0), nil)
+		if n := len(strings.Fields(h.Get("Webhook-Signature"))); n != len(fields) {
+			t.Errorf("%d secrets made %d signatures", len(fields), n)
+		}
+	})
+}

@@ -16,11 +16,11 @@ import (
 )
 
 // TestMain lets many parallel tests wait at once: they wait for leases to end,
-// and do next to nothing meanwhile.
+// and do next to nothing meanwhile. To fuzzing it is the number of processes.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	flag.VisitAll(func(f *flag.Flag) {
-		if f.Name == "test.parallel" {
+		if f.Name == "test.parallel" && flag.Lookup("test.fuzz").Value.String() == "" {
 			_ = f.Value.Set("32") // a number is always valid
 		}
 	})
