@@ -168,6 +168,11 @@ func (s *batchState) turn(wanted []SendOrder) {
 		s.failTurn(finished, wanted, err)
 		return
 	}
+	s.start(ctx, wanted, won)
+}
+
+// start sends the orders that were won, and answers the others.
+func (s *batchState) start(ctx context.Context, wanted []SendOrder, won []bool) {
 	var lost []SendOrder
 	for i, o := range wanted {
 		if !won[i] {
@@ -175,7 +180,7 @@ func (s *batchState) turn(wanted []SendOrder) {
 			continue
 		}
 		s.flying[o.ID] = o.hash()
-		go func() { s.done <- delivered{o, s.HTTP.Deliver(s.ctx, o.Message)} }()
+		go func() { s.done <- delivered{o, s.attempt(s.ctx, o)} }()
 	}
 	s.answerLost(ctx, lost)
 }
@@ -245,7 +250,8 @@ func (s *batchState) failTurn(finished []delivered, wanted []SendOrder, err erro
 	s.end(err)
 }
 
-// answerLost answers the orders whose events somebody else had claimed.
+// answerLost answers the orders whose events somebody else had claimed. Those in
+// doubt that may be repeated are claimed once more, as such.
 func (s *batchState) answerLost(ctx context.Context, lost []SendOrder) {
 	if len(lost) == 0 {
 		return
@@ -263,14 +269,28 @@ func (s *batchState) answerLost(ctx context.Context, lost []SendOrder) {
 	for _, c := range found {
 		claims[c.ID] = c
 	}
+	var doubtful []SendOrder
 	for _, o := range lost {
 		c, ok := claims[o.ID]
-		if !ok || c.Outcome == Failed {
+		switch {
+		case !ok || takesFailed(o, c):
 			s.emit(SendResult{ID: o.ID, Err: fmt.Errorf("claiming %q: %w: others keep taking it", o.ID, ErrUndecided)})
-			continue
+		case takesDoubt(o, c):
+			o.doubt = true
+			doubtful = append(doubtful, o)
+		default:
+			s.emit(answerBefore(o, c))
 		}
-		s.emit(answerBefore(o, c))
 	}
+	if len(doubtful) == 0 {
+		return
+	}
+	won, err := s.Store.Claim(ctx, s.claimRequest(doubtful))
+	if err != nil {
+		s.failTurn(nil, doubtful, err)
+		return
+	}
+	s.start(ctx, doubtful, won)
 }
 
 // renewAll keeps the claims in flight alive.

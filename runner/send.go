@@ -23,7 +23,15 @@ type SendOrder struct {
 	NoPayload bool
 	// InDoubt sends an event in doubt again, on somebody's own account.
 	InDoubt bool
+
+	// doubt says that the claim was taken over in doubt: an earlier sender may
+	// have delivered it, and only success takes that back.
+	doubt bool
 }
+
+// mayRepeat reports whether what is in doubt is sent again: the receiver can
+// tell a repeat, or a person has looked.
+func (o SendOrder) mayRepeat() bool { return o.Idempotent || o.InDoubt }
 
 func (o SendOrder) hash() string { return HashBytes(o.Body) }
 
@@ -72,8 +80,9 @@ type Sender struct {
 
 // Send sends one message.
 func (s *Sender) Send(ctx context.Context, o SendOrder) SendResult {
-	// Twice, since a claim that failed elsewhere in between may be taken over.
-	for range 2 {
+	// Again, since a claim that failed elsewhere in between may be taken over,
+	// and what is in doubt only by who knows that it is.
+	for range 3 {
 		won, err := s.Store.Claim(ctx, s.claimRequest([]SendOrder{o}))
 		if err != nil {
 			return SendResult{ID: o.ID, Err: fmt.Errorf("claiming %q: %w", o.ID, err)}
@@ -85,12 +94,27 @@ func (s *Sender) Send(ctx context.Context, o SendOrder) SendResult {
 		if err != nil {
 			return SendResult{ID: o.ID, Err: fmt.Errorf("looking up %q: %w", o.ID, err)}
 		}
-		if len(found) == 1 && found[0].Outcome != Failed {
+		switch {
+		case len(found) == 0 || takesFailed(o, found[0]):
+		case takesDoubt(o, found[0]):
+			o.doubt = true
+		default:
 			return answerBefore(o, found[0])
 		}
 	}
 	return SendResult{ID: o.ID, Err: fmt.Errorf("claiming %q: %w: others keep taking it", o.ID, ErrUndecided)}
 }
+
+// takesFailed reports whether o may take over c since that failed.
+func takesFailed(o SendOrder, c Claim) bool { return c.Outcome == Failed && samePayload(o, c) }
+
+// takesDoubt reports whether o, which has not tried to yet, may take over c,
+// which is in doubt.
+func takesDoubt(o SendOrder, c Claim) bool {
+	return c.State() == string(InDoubt) && samePayload(o, c) && o.mayRepeat() && !o.doubt
+}
+
+func samePayload(o SendOrder, c Claim) bool { return c.PayloadHash == "" || c.PayloadHash == o.hash() }
 
 // claimRequest claims orders for this sender.
 func (s *Sender) claimRequest(orders []SendOrder) ClaimRequest {
@@ -99,8 +123,7 @@ func (s *Sender) claimRequest(orders []SendOrder) ClaimRequest {
 		req.IDs = append(req.IDs, o.ID)
 		req.PayloadHashes = append(req.PayloadHashes, o.hash())
 		req.Targets = append(req.Targets, o.Target)
-		if o.Idempotent || o.InDoubt {
-			// The receiver can tell a repeat, or a person has looked.
+		if o.doubt {
 			req.Take |= TakeInDoubt | TakeExpired
 		}
 	}
@@ -111,7 +134,7 @@ func (s *Sender) claimRequest(orders []SendOrder) ClaimRequest {
 func answerBefore(o SendOrder, c Claim) SendResult {
 	res := SendResult{ID: o.ID, Before: &c}
 	switch {
-	case c.PayloadHash != "" && c.PayloadHash != o.hash():
+	case !samePayload(o, c):
 		res.Err = fmt.Errorf("sending %q: %w", o.ID, ErrOtherPayload)
 	case c.State() == string(Delivered):
 		res.Answer = SentBefore
@@ -128,7 +151,7 @@ func answerBefore(o SendOrder, c Claim) SendResult {
 // deliver delivers an order that was won, and records the outcome.
 func (s *Sender) deliver(ctx context.Context, o SendOrder) SendResult {
 	stop := KeepAlive(ctx, LiveExpiry/3, func(ctx context.Context) { s.renew(ctx, []EventID{o.ID}) })
-	d := s.HTTP.Deliver(ctx, o.Message)
+	d := s.attempt(ctx, o)
 	stop()
 	res := SendResult{ID: o.ID, Delivery: d, Answer: answerOf(d)}
 	// A signal that ended the delivery must not keep its outcome from being
@@ -146,6 +169,17 @@ func (s *Sender) deliver(ctx context.Context, o SendOrder) SendResult {
 	}
 	res.Err = unrecorded(o, err)
 	return res
+}
+
+// attempt delivers an order. Of an event that was in doubt before, it is not
+// known that it was not delivered, whatever became of it this time.
+func (s *Sender) attempt(ctx context.Context, o SendOrder) DeliveryResult {
+	d := s.HTTP.Deliver(ctx, o.Message)
+	if o.doubt && d.Outcome == Failed {
+		d.Outcome = InDoubt
+		d.LastError = "an earlier sender may have delivered it; now: " + d.LastError
+	}
+	return d
 }
 
 // answerOf is the answer that a delivery gives.
