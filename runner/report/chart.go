@@ -51,7 +51,7 @@ func (p *page) legend() {
 		p.put("<li>%s</li>\n", glyph(i))
 	}
 	p.put("<li><span class=\"o\"><svg class=\"g\" viewBox=\"-8 -8 16 16\" aria-hidden=\"true\"><use href=\"#took\"/></svg>longest and mean duration</span></li>\n</ul>\n")
-	p.put("<p class=\"hint\">Each mark is %s, in UTC. A figure of each lock stands in the table below.</p>\n", duration(p.span.step))
+	p.put("<p class=\"hint\">Each mark is the runs that began within %s, in UTC; <a href=\"#locks\">a table</a> has the figures.</p>\n", duration(p.span.step))
 }
 
 func (p *page) axis() {
@@ -67,7 +67,7 @@ func (p *page) chart(i int, l *lock, allStops bool) {
 	p.put("<article class=\"lock\" aria-labelledby=\"l%d\"><div class=\"who\"><h3 id=\"l%d\">%s</h3>\n", i, i, name(l.name))
 	p.put("<p>%s %s%s</p>\n", glyph(placeOf(l.last.Outcome)), l.last.StartedAt, p.ending(l))
 	p.put("<p>%s: %s", counted(l.all.runs, "run", "runs"), l.all.words())
-	if l.all.ended > 0 {
+	if l.all.ended > 1 {
 		p.put("; mean %s, longest %s", duration(l.all.mean()), duration(l.all.longest))
 	}
 	p.put("</p></div>\n")

@@ -113,9 +113,13 @@ func (p *page) now() {
 	p.tile("Runs in "+duration(p.span.since), p.all.runs, p.all.words())
 	p.tile("Locks held", len(held), "")
 	p.tile("Dead letters, unresolved", letters, "")
-	p.tile("Events in doubt, open", s.InDoubtOpen, fmt.Sprintf("%d in doubt in all, %d of them expired", s.InDoubt, s.Expired))
+	doubt := ""
+	if s.InDoubt > 0 {
+		doubt = fmt.Sprintf("%d in all, %d of them expired", s.InDoubt, s.Expired)
+	}
+	p.tile("Events in doubt, open", s.InDoubtOpen, doubt)
 	p.tile("Claims, unfinished", s.Unfinished, "")
-	waiting := "nothing waits"
+	waiting := ""
 	if s.Outbox.Count > 0 {
 		waiting = fmt.Sprintf("the oldest for %s, since %s", duration(max(0, s.At.Sub(s.Outbox.Oldest))), stamp(s.Outbox.Oldest))
 	}

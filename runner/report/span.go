@@ -24,7 +24,12 @@ type span struct {
 	bins     int
 }
 
+// mostSince is longer than any store has been in use: what is beyond it would
+// overflow a time.Duration when it is rounded up.
+const mostSince = 36500 * day
+
 func newSpan(to time.Time, since time.Duration) span {
+	since = min(since, mostSince)
 	s := span{from: to.Add(-since).UTC(), to: to.UTC(), since: since}
 	s.step = (since/((mostBins-1)*day) + 1) * day
 	for _, step := range steps {
@@ -58,21 +63,25 @@ type tick struct {
 	label string
 }
 
-// ticks are at most seven, at round times, and not so near to the right edge that
-// their label would not fit.
+// ticks are at most eight, at round times. One so near to the right edge that its
+// label would not fit has none.
 func (s *span) ticks() []tick {
 	step, layout := s.tickStep()
 	var out []tick
 	for t := s.start.Truncate(step); !t.After(s.to); t = t.Add(step) {
-		if at := s.place(t); at >= 0 && at < 93 {
-			out = append(out, tick{at, t.Format(layout)})
+		k := tick{at: s.place(t)}
+		if k.at < 93 {
+			k.label = t.Format(layout)
+		}
+		if k.at >= 0 {
+			out = append(out, k)
 		}
 	}
 	return out
 }
 
 func (s *span) tickStep() (step time.Duration, layout string) {
-	const most = 7
+	const most = 8
 	width := time.Duration(s.bins) * s.step
 	if width > 2*day {
 		layout = "Jan 2"

@@ -123,7 +123,7 @@ func shade(place, n int) any {
 
 // runTables list the latest runs that did not succeed, and the latest of all.
 func (p *page) runTables() {
-	p.runTable("bad", "Runs that did not succeed", "Every run that has ended succeeded.", p.bad, p.all.bad())
+	p.runTable("bad", "Runs that did not succeed", "None.", p.bad, p.all.bad())
 	p.runTable("runs", "Latest runs", "No run began in this time.", p.latest, p.all.runs)
 }
 

@@ -74,14 +74,22 @@ func duration(d time.Duration) string {
 		return d.Round(time.Millisecond).String()
 	case d < 10*time.Second:
 		return d.Round(10 * time.Millisecond).String()
-	case d < time.Hour:
+	case d.Round(time.Second) < time.Minute:
 		return d.Round(time.Second).String()
-	case d < 2*day:
-		d = d.Round(time.Minute)
-		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d.Round(time.Second) < time.Hour:
+		return units(d.Round(time.Second), time.Minute, "m", time.Second, "s")
+	case d.Round(time.Minute) < 2*day:
+		return units(d.Round(time.Minute), time.Hour, "h", time.Minute, "m")
 	}
-	d = d.Round(time.Hour)
-	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	return units(d.Round(time.Hour), day, "d", time.Hour, "h")
+}
+
+func units(d, large time.Duration, l string, small time.Duration, s string) string {
+	text := strconv.Itoa(int(d/large)) + l
+	if rest := int(d % large / small); rest > 0 {
+		text += strconv.Itoa(rest) + s
+	}
+	return text
 }
 
 // counted is n of something.
