@@ -76,10 +76,10 @@ func (m *memory) Claim(ctx context.Context, req runner.ClaimRequest) ([]bool, er
 		if req.Expires > 0 {
 			c.ExpiresAt = epoch.Add(req.Expires)
 		}
-		if req.PayloadHashes != nil {
+		if len(req.PayloadHashes) > 0 {
 			c.PayloadHash = req.PayloadHashes[i]
 		}
-		if req.Targets != nil {
+		if len(req.Targets) > 0 {
 			c.Target = req.Targets[i]
 		}
 		m.claims[id] = c
