@@ -1,17 +1,12 @@
 package sqlitestore
 
 import (
-	"encoding/binary"
-	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/oncectl/oncectl/runner"
+	"github.com/oncectl/oncectl/runner/storetest/fusetest"
 )
 
 func TestFileSystem_WhenByMagic_KnowsNetworks(t *testing.T) {
@@ -56,7 +51,7 @@ func TestFileSystem_WhenLocal_IsNotRefused(t *testing.T) {
 // mounts it.
 func TestStore_WhenOnANetworkFileSystem_IsRefused(t *testing.T) {
 	dir := t.TempDir()
-	serveFUSE(t, "fuse.sshfs", "ann@build:/srv", dir)
+	fusetest.Mount(t, "fuse.sshfs", "ann@build:/srv", dir)
 	for _, path := range []string{filepath.Join(dir, "oncectl.db"), filepath.Join(dir, "a", "b", "oncectl.db")} {
 		_, err := Open(Config{Path: path})
 		wantError(t, err, runner.ErrRefused, "is on a network file system (sshfs)")
@@ -79,78 +74,4 @@ func TestStore_WhenItsLocksAreOnANetworkFileSystem_IsRefused(t *testing.T) {
 	wantError(t, err, runner.ErrRefused, "(NFS)")
 	s.fs = fileSystemOf
 	mustTake(t, s) // the refused try has let the lock go
-}
-
-// serveFUSE mounts an empty FUSE file system of that type, where root may.
-func serveFUSE(t *testing.T, kind, source, dir string) {
-	t.Helper()
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Skipf("opening /dev/fuse: %v", err)
-	}
-	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)
-	if err := unix.Mount(source, dir, kind, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		unix.Close(fd)
-		t.Skipf("mounting a FUSE file system: %v", err)
-	}
-	var server sync.WaitGroup
-	server.Go(func() {
-		buf := make([]byte, 1<<20)
-		for {
-			n, err := unix.Read(fd, buf)
-			switch {
-			case err == unix.EINTR || err == unix.EAGAIN:
-			case err != nil:
-				return // unmounted
-			default:
-				if out := answerFUSE(buf[:n]); out != nil {
-					unix.Write(fd, out)
-				}
-			}
-		}
-	})
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-		server.Wait()
-		unix.Close(fd)
-	})
-}
-
-// answerFUSE answers what stat and statfs of the root need (linux/fuse.h).
-func answerFUSE(in []byte) []byte {
-	le := binary.LittleEndian
-	const lookup, forget, getattr, statfs, initialise, destroy = 1, 2, 3, 17, 26, 38
-	var body []byte
-	var errno int32
-	switch le.Uint32(in[4:]) {
-	case forget:
-		return nil
-	case initialise:
-		body = make([]byte, 64)
-		le.PutUint32(body[0:], 7)
-		le.PutUint32(body[4:], 31)
-		le.PutUint32(body[20:], 4096) // max_write
-	case getattr:
-		body = make([]byte, 104)
-		le.PutUint64(body[0:], uint64(time.Hour/time.Second))
-		le.PutUint64(body[16:], 1)                     // ino
-		le.PutUint32(body[16+60:], unix.S_IFDIR|0o755) // mode
-		le.PutUint32(body[16+64:], 2)                  // nlink
-	case statfs:
-		body = make([]byte, 80)
-		le.PutUint32(body[40:], 4096)
-		le.PutUint32(body[44:], 255)
-	case destroy:
-	case lookup:
-		errno = -int32(unix.ENOENT)
-	default:
-		errno = -int32(unix.ENOSYS)
-	}
-	out := make([]byte, 16, 16+len(body))
-	le.PutUint32(out[0:], uint32(16+len(body)))
-	le.PutUint32(out[4:], uint32(errno))
-	copy(out[8:16], in[8:16])
-	return append(out, body...)
 }
