@@ -121,13 +121,13 @@ var (
 func validate(next pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
 	return func(ctx context.Context, c *pgconn.PgConn) error {
 		if c.ParameterStatus("crdb_version") != "" {
-			return errCrdb
+			return refusal{errCrdb}
 		}
 		if major, ok := majorVersion(c.ParameterStatus("server_version")); ok && major < oldestServer {
-			return tooOld(c.ParameterStatus("server_version"))
+			return refusal{tooOld(c.ParameterStatus("server_version"))}
 		}
 		if c.ParameterStatus("in_hot_standby") == "on" {
-			return errStandby
+			return refusal{errStandby}
 		}
 		if next != nil {
 			return next(ctx, c)
@@ -135,6 +135,11 @@ func validate(next pgconn.ValidateConnectFunc) pgconn.ValidateConnectFunc {
 		return nil
 	}
 }
+
+// refusal is found in what pgconn says of it, which is not for people.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
 
 func tooOld(version string) error {
 	return fmt.Errorf("%w: the server is PostgreSQL %s, oncectl needs %d or later", runner.ErrRefused, version, oldestServer)

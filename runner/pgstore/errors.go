@@ -130,7 +130,10 @@ func (s *Store) translate(err error) error {
 		return err
 	}
 	state := sqlState(err)
+	var unfit refusal
 	switch {
+	case len(hosts(s.parsed)) == 1 && errors.As(err, &unfit): // of several, each says why not
+		return fmt.Errorf("PostgreSQL at %s: %w", strings.Join(hosts(s.parsed), ", "), unfit.error)
 	case err == nil, errors.Is(err, runner.ErrRefused), errors.Is(err, runner.ErrFenced), errors.Is(err, runner.ErrInvalid),
 		errors.Is(err, runner.ErrUndecided), errors.Is(err, runner.ErrDone), errors.Is(err, runner.ErrBusy),
 		errors.Is(err, runner.ErrNoDeadLetter), errors.Is(err, runner.ErrUnavailable), errors.Is(err, runner.ErrLockLost):
