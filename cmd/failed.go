@@ -100,7 +100,7 @@ func newFailedListCmd(env *Env, store *storeOptions) *cobra.Command {
 func deadLetterRow(d runner.DeadLetter) []string {
 	return []string{
 		formatID(d.ID), formatTime(d.FailedAt), string(d.Kind), string(d.Certainty), strconv.Itoa(d.Attempts),
-		d.Name, orDash(string(d.EventID)), firstLine(d.LastError),
+		d.Name, orDash(string(d.EventID)), firstLine(d.Reason()),
 	}
 }
 

@@ -242,6 +242,14 @@ func firstLine(s string) string {
 	return printable(line)
 }
 
+// shellWord is s as a word of a shell.
+func shellWord(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@+-") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
 // printable replaces what could move a terminal's cursor.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {

@@ -67,7 +67,7 @@ func needsOfRuns(s runner.Status) []need {
 
 // overdue tells whether no run of the lock has succeeded for maxAge.
 func overdue(s runner.Status, name string, maxAge time.Duration) (need, bool) {
-	n := need{What: "overdue", Lock: name, Do: "see 'oncectl runs --lock NAME' and the job's crontab line"}
+	n := need{What: "overdue", Lock: name, Do: fmt.Sprintf("see 'oncectl runs --lock %s' and the job's crontab line", shellWord(name))}
 	var last time.Time
 	for _, l := range s.Locks {
 		if l.Lock.Name == name && l.LastSuccess.After(last) {

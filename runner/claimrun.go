@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 )
 
@@ -141,7 +140,7 @@ func (r *EventRunner) settle(ctx context.Context, job EventJob, token Token, exi
 		s.Outcome = Failed
 		s.DeadLetter = commandLetter(KindClaim, string(job.ID), job.Argv, job.KeepArgs)
 		s.DeadLetter.EventID = job.ID
-		s.DeadLetter.LastError = withTail("the command ended with "+exit.String(), tail)
+		s.DeadLetter.LastError = WithTail("the command ended with "+exit.String(), tail)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
@@ -164,14 +163,4 @@ func commandLetter(kind Kind, name string, argv []string, keepArgs bool) *DeadLe
 		d.Request, _ = json.Marshal(map[string]any{"argv": argv}) // strings always marshal
 	}
 	return d
-}
-
-// withTail adds the end of a job's stderr to the reason why it failed.
-func withTail(reason string, tail []byte) string {
-	text := strings.TrimSpace(strings.ToValidUTF8(string(tail), "\uFFFD"))
-	text = strings.ReplaceAll(text, "\x00", "\uFFFD") // PostgreSQL's text has no NUL
-	if text == "" {
-		return reason
-	}
-	return reason + "; stderr ends:\n" + text
 }

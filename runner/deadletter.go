@@ -41,6 +41,27 @@ type DeadLetter struct {
 	Resolution string
 }
 
+// beforeTail stands between the reason and the end of a command's stderr.
+const beforeTail = "; stderr ends:\n"
+
+// WithTail is the LastError of a command: the reason why it failed and the end
+// of its stderr.
+func WithTail(reason string, tail []byte) string {
+	text := strings.TrimSpace(strings.ToValidUTF8(string(tail), "\uFFFD"))
+	text = strings.ReplaceAll(text, "\x00", "\uFFFD") // PostgreSQL's text has no NUL
+	if text == "" {
+		return reason
+	}
+	return reason + beforeTail + text
+}
+
+// Reason is LastError without the end of a command's stderr, which may hold
+// anything.
+func (d DeadLetter) Reason() string {
+	reason, _, _ := strings.Cut(d.LastError, beforeTail)
+	return reason
+}
+
 // Check refuses, with ErrInvalid, what no store may keep.
 func (d DeadLetter) Check() error {
 	switch d.Kind {

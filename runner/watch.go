@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -180,7 +179,6 @@ func (w *watch) start(ctx context.Context) error {
 		Argv:       w.job.Argv,
 		Env:        jobEnv(w.job.Env, w.run, w.broker.Path()),
 		LockFile:   lockFile,
-		Leftovers:  []string{w.broker.Path(), filepath.Dir(w.broker.Path())},
 		Lease:      w.lease,
 		QuietOK:    w.job.QuietOK,
 		KeepOutput: w.job.KeepOutput,
@@ -304,7 +302,7 @@ func (w *watch) deadLetter() *DeadLetter {
 	d := commandLetter(KindRun, w.job.Lock.Name, w.job.Argv, w.job.KeepArgs)
 	d.LastError = w.reason
 	if w.child != nil {
-		d.LastError = withTail(w.reason, w.child.Tail())
+		d.LastError = WithTail(w.reason, w.child.Tail())
 	}
 	return d
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -132,9 +131,7 @@ func (c Command) result(state *os.ProcessState, err error, ended why, tail *tail
 		// Its output could not be passed on, say; it ended with 0.
 		return runner.DeliveryResult{Outcome: runner.Delivered, Attempts: 1}
 	}
-	if text := strings.TrimSpace(strings.ToValidUTF8(string(tail.b), "\uFFFD")); text != "" {
-		r.LastError += "; stderr ends:\n" + text
-	}
+	r.LastError = runner.WithTail(r.LastError, tail.b)
 	return r
 }
 

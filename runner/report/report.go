@@ -115,7 +115,7 @@ func (r *Report) AddRun(run runner.PastRun) error {
 // AddDeadLetter takes in an unresolved dead letter; they come oldest first.
 func (r *Report) AddDeadLetter(d runner.DeadLetter) error {
 	d.Payload, d.Request = nil, nil // nothing of them is shown
-	d.LastError = reason(d.LastError)
+	d.LastError = cut(firstLine(d.Reason()), 300)
 	r.letters.add(&d)
 	return nil
 }

@@ -77,9 +77,7 @@ func cut(s string, most int) string {
 	return s
 }
 
-// reason is the first line of a dead letter's error. What follows in those of
-// commands is the end of their output, which may hold anything.
-func reason(s string) string {
+func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
-	return cut(strings.TrimSuffix(line, "; stderr ends:"), 300)
+	return line
 }
