@@ -171,7 +171,7 @@ func FuzzHeaders(f *testing.F) {
 
 // Which store a URL means is said without any part that may be a password.
 func FuzzStoreURL(f *testing.F) {
-	for _, seed := range [][2]string{{"postgres://app:", "@db/app"}, {"", ""}, {"mysql://app:", "@db"}, {"host=db password=", ""}, {"sqlite:", ""}, {"sqlite://", "x"}, {"", "://x"}, {"pos tgres://", ""}, {"Postgres://", "@db"}} {
+	for _, seed := range [][2]string{{"postgres://app:", "@db/app"}, {"", ""}, {"mysql://app:", "@db"}, {"host=db password=", ""}, {"sqlite:", ""}, {"sqlite://", "x"}, {"", "://x"}, {"pos tgres://", ""}, {"Postgres://", "@db"}, {strings.Repeat("a", 500) + "://", ""}} {
 		f.Add(seed[0], seed[1])
 	}
 	const secret = "hu/sh" // which cannot be in a scheme, the only part that is shown

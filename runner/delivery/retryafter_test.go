@@ -65,6 +65,7 @@ func FuzzParseRetryAfter(f *testing.F) {
 		f.Add(s, int64(5000))
 	}
 	f.Add("9223372036854775807", int64(-1))
+	f.Add("9223372036", int64(45*365*24*60*60)) // in 2071
 	f.Add("9223372037", int64(1<<62))
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, s string, n int64) {
@@ -72,8 +73,8 @@ func FuzzParseRetryAfter(f *testing.F) {
 		if got != noRetryAfter && (got < 0 || got > retryAfterLimit || got%time.Second != 0 && got != retryAfterLimit) {
 			t.Errorf("%q: got %v", s, got)
 		}
-		// A century ago is when two digits for the year mean another one.
-		seconds := n % int64((40 * 365 * 24 * time.Hour).Seconds())
+		// More than 50 years off, two digits for the year mean another century.
+		seconds := n % int64((49 * 365 * 24 * time.Hour).Seconds())
 		want := max(0, time.Duration(seconds)*time.Second)
 		for _, form := range []string{http.TimeFormat, time.RFC850, time.ANSIC} {
 			date := now.Add(time.Duration(seconds) * time.Second).Format(form)

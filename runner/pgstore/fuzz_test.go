@@ -34,7 +34,7 @@ func FuzzConnString(f *testing.F) {
 	for _, s := range []string{
 		"postgres://u:p@h1:1,h2:2/db?sslmode=disable&connect_timeout=3", "host=a,b port=1,2 user=u password='p w' dbname=d", "host=/tmp user=u", "postgres:///db?host=/tmp",
 		"password=", "password='", `password=\`, "postgres://[::1]:5432/db", "postgres://u@h:99999/db", "postgres://u@h/db?target_session_attrs=primary", "postgres://u@h/db?sslmode=nonsense", "=", "a=b=c",
-		"postgres://u:hush@h/%zz", "host=h password=hush port=x", "host=h password=hush sslmode=x", "postgres://h/?password=hush&port=x",
+		"postgres://u:hush@h/%zz", "host=h password=hush port=x", "host=h password = hush port=x", `host=h password='a\'hush' port=x`, "host=h password=hush sslmode=x", "postgres://h/?password=hush&port=x",
 	} {
 		f.Add(s)
 	}
