@@ -8,11 +8,12 @@ import (
 
 // openBroker opens a run's socket in the first folder that can be written: the
 // root file system may well be read-only. concurrency bounds the sends of the
-// whole job.
-func openBroker(env *Env, concurrency int) (runner.GatedBroker, error) {
+// whole job. leave is told of what a killed oncectl would leave behind.
+func openBroker(env *Env, concurrency int, leave func(paths ...string)) (runner.GatedBroker, error) {
 	state, _ := stateDir(env)
 	return broker.Listen(broker.Options{
 		Folders:  []string{env.Getenv("XDG_RUNTIME_DIR"), env.Getenv("TMPDIR"), "/tmp", "/dev/shm", "/run", state, "/var/tmp", "."},
+		Leave:    leave,
 		SendGate: delivery.NewGate(concurrency),
 		Log:      env.Log,
 	})

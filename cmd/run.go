@@ -222,7 +222,7 @@ func (o *runOptions) live(ctx context.Context, job runner.Job, p *pinger) error 
 	job.Env = withSelfOnPath(job.Env)
 	r := &runner.Runner{
 		Locks: st, Jobs: jobs, Signals: signals, Log: o.env.Log,
-		OpenBroker: func() (runner.GatedBroker, error) { return openBroker(o.env, o.concurrency) },
+		OpenBroker: func() (runner.GatedBroker, error) { return openBroker(o.env, o.concurrency, jobs.Leave) },
 		Host:       thisHost(), PID: os.Getpid(), Gone: gone, Started: p.started,
 	}
 	res, err := r.Run(ctx, job)

@@ -20,9 +20,6 @@ type Command struct {
 	// pauses what runs: it may learn of it late, but it never acts on an old
 	// order.
 	Lease func() time.Time
-	// Leftovers are files, and then their folders, that the guard removes if
-	// this process is killed.
-	Leftovers []string
 	// QuietOK keeps the output back and shows it only when the job fails.
 	QuietOK bool
 	// KeepOutput is how many bytes of the end of all output to keep for

@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,7 +12,7 @@ import (
 // openFolder makes a private folder in the first of the candidates that takes
 // one, and listens in it. Candidates whose path fits a socket address go first,
 // so that curl can use the socket too.
-func openFolder(candidates []string) (folder string, l *net.UnixListener, err error) {
+func openFolder(candidates []string, leave func(paths ...string)) (folder string, l *net.UnixListener, err error) {
 	var short, long []string
 	for _, dir := range candidates {
 		if dir == "" {
@@ -30,7 +31,7 @@ func openFolder(candidates []string) (folder string, l *net.UnixListener, err er
 	}
 	var errs []error
 	for _, dir := range append(short, long...) {
-		folder, l, err := listenIn(dir)
+		folder, l, err := listenIn(dir, leave)
 		if err == nil {
 			return folder, l, nil
 		}
@@ -43,12 +44,16 @@ func openFolder(candidates []string) (folder string, l *net.UnixListener, err er
 }
 
 // listenIn makes the folder in dir, with the socket in it.
-func listenIn(dir string) (folder string, l *net.UnixListener, err error) {
-	folder, err = os.MkdirTemp(dir, "oncectl-")
-	if err != nil {
+func listenIn(dir string, leave func(paths ...string)) (folder string, l *net.UnixListener, err error) {
+	folder = filepath.Join(dir, fmt.Sprintf("oncectl-%d", rand.Uint32()))
+	socket := filepath.Join(folder, socketName)
+	if leave != nil {
+		leave(socket, folder)
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		return "", nil, err
 	}
-	l, err = listenAt(filepath.Join(folder, socketName))
+	l, err = listenAt(socket)
 	if err != nil {
 		return "", nil, errors.Join(err, os.Remove(folder))
 	}

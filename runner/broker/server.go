@@ -19,6 +19,9 @@ type Options struct {
 	// Folders are candidates for the place of the socket's folder, best first;
 	// empty ones are passed over.
 	Folders []string
+	// Leave is told the socket and its folder before they are made, so that
+	// they can be removed even if this process is killed; nil: nobody is told.
+	Leave func(paths ...string)
 	// SendGate bounds and paces the job's sends; nil: none are served.
 	SendGate runner.SendGate
 	// Log gets what only a developer wants to know; nil: nobody does.
@@ -57,7 +60,7 @@ var _ runner.GatedBroker = (*Server)(nil)
 // Listen makes a folder of mode 0700 with a socket of mode 0600 in it and
 // answers requests there until Close.
 func Listen(o Options) (*Server, error) {
-	folder, l, err := openFolder(o.Folders)
+	folder, l, err := openFolder(o.Folders, o.Leave)
 	if err != nil {
 		return nil, err
 	}

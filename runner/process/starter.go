@@ -124,6 +124,15 @@ func (s *Starter) Abandon() {
 	})
 }
 
+// Leave names files, and then their folders, that the guard removes if this
+// process is killed. They need not be there yet.
+func (s *Starter) Leave(paths ...string) {
+	<-s.ready
+	if s.err == nil {
+		_ = s.conn.Send(guard.Msg{Type: guard.Leave, Body: guard.EncodePaths(paths)}) // a guard that is gone is noticed by Start
+	}
+}
+
 // waitFor reaps one child, or returns when it has been reaped.
 func waitFor(pid int) {
 	for {
@@ -178,7 +187,7 @@ func (s *Starter) tryStart(c runner.Command) (*Child, error) {
 		return nil, err
 	}
 	spec := guard.Spec{
-		Path: path, Argv: c.Argv, Env: c.Env, Group: guard.OwnGroup, Closed: s.options.Closed, Leftovers: c.Leftovers,
+		Path: path, Argv: c.Argv, Env: c.Env, Group: guard.OwnGroup, Closed: s.options.Closed,
 		HasLock: c.LockFile != nil, HasOut: out.out >= 0, HasErr: out.err >= 0,
 	}
 	if s.terminal.tty != nil {

@@ -15,7 +15,6 @@ func (s *server) start(m Msg) (int, syscall.Errno) {
 			*to, fds = fds[0], fds[1:]
 		}
 	}
-	s.left = spec.Leftovers
 	lock := -1
 	take(spec.HasLock, &lock)
 	take(spec.HasOut, &stdio[1])

@@ -69,6 +69,10 @@ func (s *server) handle(m Msg) {
 		}
 	case Limit:
 		s.limit = int64(m.N) * 1e6
+	case Leave:
+		if paths, _, ok := takeStrings(m.Body); ok {
+			s.left = append(s.left, paths...)
+		}
 	case Start:
 		if s.expired() {
 			s.answer(LeaseOver)

@@ -20,9 +20,6 @@ type Spec struct {
 	// Closed tells which of the first three descriptors the command starts
 	// without.
 	Closed [3]bool
-	// Leftovers are removed if oncectl is killed: files, and then the folders
-	// that are empty without them.
-	Leftovers []string
 }
 
 // Encode is the body of a Start message.
@@ -37,8 +34,7 @@ func (s Spec) Encode() []byte {
 	put32(p[1:], uint32(s.Group))
 	p = appendStrings(p, []string{s.Path})
 	p = appendStrings(p, s.Argv)
-	p = appendStrings(p, s.Env)
-	return appendStrings(p, s.Leftovers)
+	return appendStrings(p, s.Env)
 }
 
 // DecodeSpec reads what Encode wrote; EBADMSG for anything else.
@@ -59,18 +55,14 @@ func DecodeSpec(p []byte) (Spec, error) {
 	if s.Argv, p, ok = takeStrings(p); !ok {
 		return Spec{}, syscall.EBADMSG
 	}
-	if s.Env, p, ok = takeStrings(p); !ok {
+	if s.Env, p, ok = takeStrings(p); !ok || len(p) != 0 {
 		return Spec{}, syscall.EBADMSG
-	}
-	left, p, ok := takeStrings(p)
-	if !ok || len(p) != 0 {
-		return Spec{}, syscall.EBADMSG
-	}
-	if len(left) > 0 {
-		s.Leftovers = left
 	}
 	return s, nil
 }
+
+// EncodePaths is the body of a Leave message.
+func EncodePaths(paths []string) []byte { return appendStrings(nil, paths) }
 
 func appendStrings(p []byte, list []string) []byte {
 	p = append32(p, len(list))

@@ -19,6 +19,7 @@ const (
 	Limit                    // N: milliseconds of silence allowed; not answered
 	Ping                     // EncodeLease, or nothing: the lease stays; not answered
 	Bye                      // not answered: the guard ends
+	Leave                    // EncodePaths: to be removed if oncectl is killed; not answered
 )
 
 // Answers and events.
