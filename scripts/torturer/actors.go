@@ -133,6 +133,7 @@ func (a *actor) runKey() {
 				a.know(func() { a.keys[a.store+" "+lock+" "+key] = true })
 			}
 		})
+		a.rest()
 	}
 }
 

@@ -291,7 +291,8 @@ func (f *faults) terminateBackend(n uint64, _ *rand.Rand) bool {
 		err := f.ask(func(ctx context.Context, c *pgx.Conn) error {
 			var pids []int
 			var names []string
-			err := c.QueryRow(ctx, `select coalesce(array_agg(pid order by pid), '{}'), coalesce(array_agg(application_name order by pid), '{}') from pg_stat_activity
+			err := c.QueryRow(ctx, `
+				select coalesce(array_agg(pid order by pid), '{}'), coalesce(array_agg(application_name order by pid), '{}') from pg_stat_activity
 				where application_name like 'oncectl%' and application_name <> all($1)`, spared).Scan(&pids, &names)
 			if err != nil || len(pids) == 0 {
 				return err

@@ -72,7 +72,7 @@ func (a *actor) finishKeys() {
 
 // emptyOutbox publishes all rows, those that have failed as well.
 func (a *actor) emptyOutbox() {
-	for range 5 {
+	for end := time.Now().Add(settled); time.Now().Before(end); time.Sleep(time.Second) { // leases end first
 		h := pick(a.Rand, a.hosts)
 		at := func(args ...string) *process {
 			return a.run(h, a.nextID(), call{store: a.store, route: "direct", args: append(args, patience...)})
