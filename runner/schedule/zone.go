@@ -8,9 +8,9 @@ import (
 	"path"
 	"strings"
 	"time"
-	_ "time/tzdata" // so that names work on hosts and in images without tzdata
 
 	"github.com/oncectl/oncectl/runner"
+	_ "github.com/oncectl/oncectl/runner/schedule/zones" // so that names work on hosts and in images without tzdata
 )
 
 // loadZone returns the time zone that tz names, in the forms that $TZ takes but
