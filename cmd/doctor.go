@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"time"
 
@@ -43,7 +44,7 @@ Exit status: 0 all is well, 1 something needs a person, 2 the store is down.`,
 // examine returns an error only where the store is down, or oncectl was called
 // in a wrong way; the findings stand beside it.
 func examine(ctx context.Context, env *Env, o *storeOptions) ([]runner.Finding, error) {
-	found := []runner.Finding{findZone(env)}
+	found := append(findSystem(runtime.GOOS), findZone(env))
 	choice, err := o.chooseStore(env)
 	if err != nil {
 		return append(found, refusal(err)), nil
@@ -83,6 +84,15 @@ func refusal(err error) runner.Finding {
 		f.Do = h.hint
 	}
 	return f
+}
+
+// findSystem tells what oncectl lacks on systems that it is not tested on.
+func findSystem(goos string) []runner.Finding {
+	if goos == "linux" {
+		return nil
+	}
+	return []runner.Finding{{Check: "system", Severity: runner.Note,
+		Found: goos + ", not Linux: of a job that has to end, what made a process group of its own lives on, and so does all of it if oncectl and its guard are killed at once"}}
 }
 
 // findZone tells the zone of ticks without --tz. Where package time cannot read

@@ -13,6 +13,7 @@ var (
 	notRun = []struct{ has, why string }{
 		{"./scripts/quickstart", "a step of ./scripts/test"},
 		{"./scripts/test", "runs this test"},
+		{"./scripts/release", "a step of ./scripts/test makes packages, and scripts/test-package installs one"},
 		{"go build -o", "TestMain builds oncectl so, and all other examples run what it made"},
 	}
 	// endsWith are examples that do not end with 0, with the reason. They are
