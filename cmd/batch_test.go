@@ -233,7 +233,7 @@ func TestBatch_WhenTheReceiverHangs_EndsAfterKillAfter(t *testing.T) {
 }
 
 // A batch takes no more memory than a few of its messages, however many there
-// are. scripts/bench-send sends 200,000 small ones.
+// are. scripts/bench sends 50,000 small ones.
 func TestBatch_WhenItIsLong_ItsMemoryIsFlat(t *testing.T) {
 	t.Parallel()
 	const lines, size, limit = 20_000, 4 << 10, 64 << 10 // 80 MB of messages

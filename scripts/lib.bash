@@ -9,10 +9,11 @@ forget_store() {
 	done
 }
 
-# start_server BIN DIR makes a cluster in DIR, whose parent others may pass
-# through, and starts it with the server's programs in BIN (with a slash, or
-# empty for those on the PATH). It prints a superuser's URL, on stderr the rest.
-# Root may not run a server: an unprivileged user does.
+# start_server BIN DIR [SETTING…] makes a cluster in DIR, whose parent others may
+# pass through, and starts it with the server's programs in BIN (with a slash, or
+# empty for those on the PATH), and with settings such as fsync=on. It prints a
+# superuser's URL, on stderr the rest. Root may not run a server: an unprivileged
+# user does.
 start_server() (
 	local bin=$1 dir=$2 account="" as=() try port
 	if [ "$(id -u)" -eq 0 ]; then
@@ -28,6 +29,7 @@ start_server() (
 		max_connections = 300
 		fsync = off
 	END
+	[ $# -eq 2 ] || printf '%s\n' "${@:3}" >>data/postgresql.conf
 	for try in 1 2 3 4 5; do
 		port=$((15000 + RANDOM % 15000)) # below those that clients get
 		"${as[@]}" "${bin}pg_ctl" -D data -l log -o "-p $port" -w -t 60 start >&2 || { cat log >&2; continue; }
