@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command torturer is scripts/torture: oncectl's commands on several hosts
 // against one PostgreSQL and one SQLite store, faults without end, and a checker
 // that says what was not kept.
