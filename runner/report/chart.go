@@ -57,7 +57,7 @@ func (p *page) legend() {
 func (p *page) axis() {
 	p.put("<div class=\"lock axis\" aria-hidden=\"true\"><div></div><svg class=\"chart\" width=\"100%%\" height=\"20\">")
 	for _, t := range p.span.ticks() {
-		p.put(`<line class="tick" x1="%.2f%%" x2="%.2f%%" y1="0" y2="20"/><text x="%.2f%%" dx="4" y="14">%s</text>`, t.at, t.at, t.at, t.label)
+		p.put(`<line class="tick" x1="%.2f%%" x2="%.2f%%" y1="0" y2="20"/><text class="%s" x="%.2f%%" dx="4" y="14">%s</text>`, t.at, t.at, t.class, t.at, t.label)
 	}
 	p.put("</svg></div>\n")
 }

@@ -27,10 +27,10 @@ func (r *Report) Write(w io.Writer) error {
 	p.top()
 	p.now()
 	p.charts()
-	p.lockTable()
-	p.runTables()
 	p.letterTable()
 	p.doubtTable()
+	p.lockTable()
+	p.runTables()
 	p.foot()
 	return p.Flush()
 }
@@ -70,7 +70,7 @@ func (p *page) head() {
 func (p *page) top() {
 	p.put(`<header><p class="brand">oncectl report</p>
 <p>%s to %s, of %s</p>
-<nav aria-label="Sections"><a href="#now">Now</a> <a href="#timelines">Timelines</a> <a href="#locks">Locks</a> <a href="#bad">Not succeeded</a> <a href="#runs">Latest runs</a> <a href="#letters">Dead letters</a> <a href="#doubt">In doubt</a></nav>
+<nav aria-label="Sections"><a href="#now">Now</a> <a href="#timelines">Timelines</a> <a href="#letters">Dead letters</a> <a href="#doubt">In doubt</a> <a href="#locks">Figures</a> <a href="#bad">Not succeeded</a> <a href="#runs">Latest runs</a></nav>
 </header>
 <main>
 <section id="verdict" class="verdict %s" tabindex="-1" aria-labelledby="headline">

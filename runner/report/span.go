@@ -61,6 +61,7 @@ func (s *span) place(t time.Time) float64 {
 type tick struct {
 	at    float64 // in percent
 	label string
+	class string // "edge": on a telephone there is no room for the label
 }
 
 // ticks are at most eight, at round times. One so near to the right edge that its
@@ -70,8 +71,11 @@ func (s *span) ticks() []tick {
 	var out []tick
 	for t := s.start.Truncate(step); !t.After(s.to); t = t.Add(step) {
 		k := tick{at: s.place(t)}
-		if k.at < 93 {
+		if k.at < 96 {
 			k.label = t.Format(layout)
+		}
+		if k.at > 88 {
+			k.class = "edge"
 		}
 		if k.at >= 0 {
 			out = append(out, k)
