@@ -29,7 +29,7 @@ describe_tree() {
 	export SOURCE_DATE_EPOCH
 	version=${version#v}
 	[[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.?[0-9]+)?(\+[0-9A-Za-z.]+)?$ ]] || {
-		echo "the version is X.Y.Z, X.Y.Z-alpha.N, -beta.N or -rc.N, perhaps with +more, not \"$version\"" >&2
+		echo "${0##*/}: the version is X.Y.Z, X.Y.Z-alpha.N, -beta.N or -rc.N, perhaps with +more, not \"$version\"" >&2
 		return 1
 	}
 }
