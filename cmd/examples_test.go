@@ -14,6 +14,7 @@ var (
 		{"./scripts/quickstart", "a step of ./scripts/test"},
 		{"./scripts/test", "runs this test"},
 		{"./scripts/release", "a step of ./scripts/test makes packages, and scripts/test-package installs one"},
+		{"./scripts/image/build", "scripts/test-image builds it and runs it"},
 		{"go build -o", "TestMain builds oncectl so, and all other examples run what it made"},
 	}
 	// endsWith are examples that do not end with 0, with the reason. They are
