@@ -285,7 +285,7 @@ func (f *faults) ending(do func() bool) bool {
 
 func (f *faults) terminateBackend(n uint64, _ *rand.Rand) bool {
 	return f.ending(func() bool {
-		var spared []string
+		spared := []string{} // nil would be null, which nothing differs from
 		for _, lock := range f.spared() {
 			spared = append(spared, "oncectl "+lock)
 		}
