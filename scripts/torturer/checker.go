@@ -23,6 +23,7 @@ var counters = []string{
 	"rows of the outbox lost",
 	"first deliveries of a key out of order",
 	"locks, transactions, sockets, processes left",
+	"crashes of oncectl itself",
 }
 
 const (
@@ -37,6 +38,7 @@ const (
 	lost
 	outOfOrder
 	leaked
+	crashed
 )
 
 // findings are what was not kept, with its evidence, by counter.
@@ -75,6 +77,9 @@ func (ev *evidence) check() findings {
 	ev.checkOutbox(f)
 	for _, s := range ev.left {
 		f.add(leaked, "%s", s)
+	}
+	for _, s := range ev.kept.crashes {
+		f.add(crashed, "%s", s)
 	}
 	for _, all := range f {
 		slices.Sort(all)

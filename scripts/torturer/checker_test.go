@@ -119,6 +119,7 @@ func TestCheck_WhenSomethingWasNotKept_NamesIt(t *testing.T) {
 		"a row that is gone":        {lost, "row 4", func(ev *evidence) { ev.kept.rows["pg"] = append(ev.kept.rows["pg"], added{4, "k"}) }},
 		"rows in another order":     {outOfOrder, "outbox-2 came", func(ev *evidence) { ev.requests[7].At = 6 }},
 		"a process that is left":    {leaked, "process 1", func(ev *evidence) { ev.left = []string{"process 1"} }},
+		"a crash":                   {crashed, "process 2", func(ev *evidence) { ev.kept.crashes = []string{"process 2"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ev := whole()

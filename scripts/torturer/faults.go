@@ -27,13 +27,14 @@ type fault struct {
 }
 
 var allFaults = []fault{
-	{"oncectl killed", 330, (*faults).killOncectl},
+	{"oncectl killed", 300, (*faults).killOncectl},
 	{"guard killed", 60, (*faults).killGuard},
 	{"job killed", 100, (*faults).killJob},
 	{"oncectl stopped for a moment", 80, (*faults).stopShort},
 	{"guard stopped for a moment", 30, (*faults).stopGuard},
 	{"oncectl told to end", 60, (*faults).terminate},
 	{"backend terminated", 160, (*faults).terminateBackend},
+	{"stopped for a moment, its backend terminated", 30, (*faults).stopAndTerminate},
 	{"connections cut", 50, (*faults).cut},
 	{"answer lost", 50, (*faults).loseAnswer},
 	{"pooler's connections cut", 12, (*faults).cutPooler},
@@ -203,6 +204,27 @@ func (f *faults) pause(p *process, pid int, d time.Duration) bool {
 		f.signal(p, pid, syscall.SIGCONT, "continued")
 	})
 	return true
+}
+
+// stopAndTerminate is what the wait of three seconds between an unfinished run
+// and the next is for: oncectl does not notice at once that its lock is lost.
+// (For longer it would be what the README names as two faults at once.)
+func (f *faults) stopAndTerminate(n uint64, r *rand.Rand) bool {
+	p := f.target(n, func(p *process) bool {
+		return unhurt(p) && p.args[0] == "run" && p.store == "pg" && !p.h.silent.Load()
+	})
+	return p != nil && f.ending(func() bool {
+		if !f.pause(p, p.cmd.Process.Pid, time.Second+time.Duration(r.Int64N(int64(time.Second)))) {
+			return false
+		}
+		return f.ask(func(ctx context.Context, c *pgx.Conn) error {
+			f.note("fault: holder of %s terminated", p.lock)
+			_, err := c.Exec(ctx, `
+				select pg_terminate_backend(a.pid) from pg_stat_activity a join pg_locks l on l.pid = a.pid
+				where l.locktype = 'advisory' and l.granted and a.application_name = $1`, "oncectl "+p.lock)
+			return err
+		}) == nil
+	})
 }
 
 // noticed is the time in which a process notices that its connection was ended.

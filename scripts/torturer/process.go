@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,9 +99,17 @@ func (w *world) wait(p *process) {
 		fmt.Fprintf(w.procs.log, "    %d: %s\n", p.id, strings.TrimSuffix(line, "\n"))
 	}
 	w.procs.mu.Unlock()
+	if crash.Match(p.err.Bytes()) {
+		w.know(func() {
+			w.crashes = append(w.crashes, fmt.Sprintf("process %d on %s, %v: %s", p.id, p.h.name(), p.args, p.err.Bytes()))
+		})
+	}
 	w.exits.add(fmt.Sprint(p.args[0], " ", p.status), 1)
 	close(p.done)
 }
+
+// crash is how Go's runtime begins to tell of one.
+var crash = regexp.MustCompile(`(?m)^(panic|fatal error|runtime): `)
 
 const clock = "15:04:05.000000"
 

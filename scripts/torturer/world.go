@@ -174,6 +174,8 @@ type kept struct {
 	keys   map[string]bool    // "store lock key": whether a run of it is said to have succeeded
 	ticks  []tickDone         // when a tick is said to be done
 	rows   map[string][]added // rows of the outbox that were committed, by store
+	// crashes are panics of oncectl, which says nothing of the kind otherwise.
+	crashes []string
 }
 
 type sent struct {
