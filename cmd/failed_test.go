@@ -101,6 +101,27 @@ func TestRetry_WhenInDoubt_NeedsToBeTold(t *testing.T) {
 	}
 }
 
+// That it was refused this time says nothing of the time before, so that a plain
+// send still does not send it.
+func TestRetry_WhenInDoubtAndThenRefused_StaysInDoubt(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, p *place) {
+		var status atomic.Int64
+		status.Store(http.StatusBadGateway)
+		v := newReceiver(t, func(w http.ResponseWriter, _ request) { w.WriteHeader(int(status.Load())) })
+		send := func() *process { return p.start("send", "--id", "invoice/1", "--url", v.URL, "-d", "total=12") }
+		send().ends(1)
+		status.Store(http.StatusNotFound)
+		for range 2 {
+			p.retry(fmt.Sprint(p.letter().ID), "--in-doubt").ends(1).complains("in doubt: an earlier sender")
+		}
+		send().ends(1)
+		if l, n := p.letter(), len(v.requests()); l.Certainty != "in_doubt" || p.state("invoice/1") != "in_doubt" || n != 3 {
+			t.Errorf("dead letter %+v, event %s, %d requests", l, p.state("invoice/1"), n)
+		}
+	})
+}
+
 // One crontab line takes all whose time has come, also from within a run. What
 // cannot be sent does not keep it from the others.
 func TestRetry_WhenDue_TakesThoseWhoseTimeHasCome(t *testing.T) {
