@@ -86,7 +86,7 @@ func (a *actor) atOnce(n int, make func() call, after func(*process)) {
 // job is the command of a run: it takes so long, and may claim and send.
 func (a *actor) job(lock string, d time.Duration, status int) []string {
 	args := []string{
-		a.self, "job", "-file", a.stamps(lock), "-id", fmt.Sprint(a.procs.last, ".", a.Uint32()), "-for", d.String(),
+		a.self, "job", "-file", a.stamps(lock), "-id", fmt.Sprintf("%s/%d/%x", a.name, a.n, a.Uint32()), "-for", d.String(),
 		"-stop", a.stopFile, "-won", a.evidence("won"), "-status", fmt.Sprint(status),
 	}
 	for i := range a.IntN(4) {

@@ -97,13 +97,17 @@ func (s stamp) String() string {
 func checkLock(f findings, name string, stamps []stamp) {
 	over := map[string]stamp{} // jobs that another has followed
 	begins := map[string]stamp{}
+	named := map[[2]string]bool{} // pairs: once is enough
 	for i, s := range stamps {
 		if s.kind == begun {
 			begins[s.job] = s
 		}
 		if by, was := over[s.job]; was {
-			f.add(overlapped, "%s: job %v, begun as %v, went on beside %v", name, s, begins[s.job], by)
-			delete(over, s.job) // once is enough
+			if pair := [2]string{min(s.job, by.job), max(s.job, by.job)}; !named[pair] {
+				named[pair] = true
+				f.add(overlapped, "%s: job %v, begun as %v, went on beside %v", name, s, begins[s.job], by)
+			}
+			delete(over, s.job)
 		}
 		if i > 0 && stamps[i-1].job != s.job {
 			over[stamps[i-1].job] = s
