@@ -18,6 +18,7 @@ type world struct {
 	log     []string
 	begun   Begun
 	begin   error
+	again   error   // what Begin answers once it was asked before
 	tries   []error // what each TryLock answers; nil: had; the last repeats
 	resume  error
 	check   error
@@ -95,7 +96,9 @@ func (l *fakeLock) Regain(context.Context) error {
 
 func (l *fakeLock) Begin(_ context.Context, req BeginRequest) (Begun, error) {
 	l.note("begin " + req.Key)
-	return l.begun, l.begin
+	err := l.begin
+	l.begin = l.again
+	return l.begun, err
 }
 
 func (l *fakeLock) Resume(context.Context, Run) error { l.note("resume"); return l.resume }

@@ -27,6 +27,9 @@ const (
 	RunTimedOut  RunOutcome = "timed_out"
 	RunStopped   RunOutcome = "stopped" // ended by a signal to oncectl
 	RunLost      RunOutcome = "lost"    // ended because its lock was lost
+
+	// RunSkipped is stored nowhere: Finish takes such a run out of the record.
+	RunSkipped RunOutcome = "skipped"
 )
 
 // BeginRequest asks for a run to be recorded.
@@ -73,14 +76,14 @@ type RunEnd struct {
 // Recorder keeps the record of the run that a lock guards.
 type Recorder interface {
 	// Begin inserts the run and makes it the owner of the lock's fence, in one
-	// transaction. ErrDone if a run of the same lock and key has succeeded;
-	// then nothing was written. ErrLockLost if the lock was lost before. Repeated
-	// with the same token it is the same run.
+	// transaction. ErrDone if another run of the same lock and key has
+	// succeeded; then nothing was written. ErrLockLost if the lock was lost
+	// before. Repeated with the same token it is the same run.
 	Begin(ctx context.Context, req BeginRequest) (Begun, error)
 	// Resume tells a lock that was taken again that run goes on under it.
 	// ErrFenced if another run has owned the fence since.
 	Resume(ctx context.Context, run Run) error
-	// Finish records the end. It also works after the lock was lost. A run
+	// Finish records the end, or forgets a run that was skipped. It also works after the lock was lost. A run
 	// whose end is already recorded is left as it is.
 	Finish(ctx context.Context, run Run, end RunEnd) error
 }

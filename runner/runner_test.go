@@ -176,6 +176,18 @@ func TestRun_WhenThePredecessorIsUnfinished_WaitsAsLongAsItMayLive(t *testing.T)
 	}
 }
 
+func TestRun_WhenItsKeySucceedsWhileItWaits_IsSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.begun, w.again = Begun{Predecessor: &Run{ID: 1}}, ErrDone
+		res, err := w.runner().Run(t.Context(), Job{OnceKey: "k"})
+		if err != nil || res.Skipped != ErrDone {
+			t.Errorf("Run() = %+v, %v", res, err)
+		}
+		w.wantLog(t, "lock", "begin k", "begin k", "broker close", "finish skipped", "release")
+	})
+}
+
 func TestRun_WhenTheLockIsLostAndBackInTime_PausesAndContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -17,6 +17,7 @@ type watch struct {
 	job    Job
 	heldMu sync.Mutex // of writing held; only lease reads it elsewhere
 	held   HeldLock
+	begins BeginRequest
 	run    Run
 	// opening brings the broker, which is opened while the run is recorded.
 	opening chan opened
@@ -36,13 +37,11 @@ func (w *watch) begin(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	begun, err := w.held.Begin(ctx, BeginRequest{
-		Token: NewToken(), Key: key, ScheduledAt: scheduledAt, Host: w.Host, PID: w.PID,
-	})
+	w.begins = BeginRequest{Token: NewToken(), Key: key, ScheduledAt: scheduledAt, Host: w.Host, PID: w.PID}
+	begun, err := w.held.Begin(ctx, w.begins)
 	switch {
 	case errors.Is(err, ErrDone):
-		w.Log.Info("skipped: a run of this key has succeeded", "lock", w.job.Lock.Name, "key", key)
-		return Result{Skipped: ErrDone}, nil
+		return w.skipped(), nil
 	case err != nil:
 		return Result{}, fmt.Errorf("recording the run of lock %q: %w", w.job.Lock.Name, err)
 	}
@@ -52,6 +51,12 @@ func (w *watch) begin(ctx context.Context) (Result, error) {
 		w.sweep(ctx)
 	}
 	return w.handOver(ctx, begun)
+}
+
+// skipped is a run that is not needed.
+func (w *watch) skipped() Result {
+	w.Log.Info("skipped: a run of this key has succeeded", "lock", w.job.Lock.Name, "key", w.begins.Key)
+	return Result{Skipped: ErrDone}
 }
 
 // sweep makes dead letters of sends whose sender died. They are not this job's,
@@ -86,11 +91,9 @@ func (w *watch) handOver(ctx context.Context, b Begun) (Result, error) {
 	for {
 		select {
 		case <-t.C:
-			return Result{}, nil
+			return w.lookAgain(ctx)
 		case <-w.held.Lost():
-			err := fmt.Errorf("waiting for the run before: lock %q: %w", w.job.Lock.Name, ErrLockLost)
-			w.recordNotStarted(ctx, err)
-			return Result{}, err
+			return Result{}, w.notStarted(ctx, fmt.Errorf("waiting for the run before: lock %q: %w", w.job.Lock.Name, ErrLockLost))
 		case sig := <-w.Signals:
 			if endsWait(sig) {
 				w.recordNotStarted(ctx, fmt.Errorf("%v before the job was started", sig))
@@ -98,6 +101,29 @@ func (w *watch) handOver(ctx context.Context, b Begun) (Result, error) {
 			}
 		}
 	}
+}
+
+// lookAgain asks for the key once more: the job of the run before may have
+// ended well with its lock lost, and its oncectl have recorded that meanwhile.
+func (w *watch) lookAgain(ctx context.Context) (Result, error) {
+	if w.begins.Key == "" {
+		return Result{}, nil
+	}
+	switch _, err := w.held.Begin(ctx, w.begins); {
+	case errors.Is(err, ErrDone):
+		w.closeBroker()
+		w.saveEnd(ctx, RunEnd{Outcome: RunSkipped})
+		return w.skipped(), nil
+	case err != nil:
+		return Result{}, w.notStarted(ctx, fmt.Errorf("looking for the key of lock %q again: %w", w.job.Lock.Name, err))
+	}
+	return Result{}, nil
+}
+
+// notStarted records a run whose command did not start, and returns why.
+func (w *watch) notStarted(ctx context.Context, why error) error {
+	w.recordNotStarted(ctx, why)
+	return why
 }
 
 // handoverWait is how long the job of an unfinished predecessor might go on:

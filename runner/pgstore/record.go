@@ -31,8 +31,7 @@ held as (
 ),
 mine as (select id, started_at from {s}.runs where lock_key = $2::bigint and token = $5::uuid),
 done as (
-	select 1 from {s}.runs where lock_key = $2::bigint and key = $3::text and outcome = 'succeeded'
-	and not exists (select from mine) limit 1
+	select 1 from {s}.runs where lock_key = $2::bigint and key = $3::text and outcome = 'succeeded' and token <> $5::uuid limit 1
 ),
 before as (
 	select *, server is distinct from ` + serverNow + ` as changed
@@ -199,6 +198,10 @@ insert into {s}.failed_jobs (kind, name, event_id, payload_hash, payload, reques
 select $5::text, $6::text, $7::text, $8::text, $9::bytea, $10::jsonb, $11::text, $12::int, $13::text, $14::timestamptz
 from ended where $5::text is not null`
 
+// withdrawRun forgets a run that was skipped after all. The fence keeps its
+// token, and with it what is left of the wait.
+const withdrawRun = `delete from {s}.runs where id = $1::bigint and token = $2::uuid and finished_at is null`
+
 // Finish implements runner.Recorder. Where the lock's own way is gone it takes
 // the store's connection.
 func (h *held) Finish(ctx context.Context, run runner.Run, end runner.RunEnd) error {
@@ -210,6 +213,9 @@ func (h *held) Finish(ctx context.Context, run runner.Run, end runner.RunEnd) er
 	}
 	args = append(args, h.id.Key, end.Started)
 	st := statement{h.store.sql(endRun), args}
+	if end.Outcome == runner.RunSkipped {
+		st = statement{h.store.sql(withdrawRun), args[:2]}
+	}
 	_, err := h.record(ctx, st)
 	if err == nil {
 		return nil

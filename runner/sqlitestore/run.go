@@ -19,7 +19,7 @@ func (h *held) Begin(ctx context.Context, req runner.BeginRequest) (runner.Begun
 		if err := h.guard(ctx, tx, nil); err != nil {
 			return err
 		}
-		if err := h.refuseDone(ctx, tx, req.Key); err != nil {
+		if err := h.refuseDone(ctx, tx, req); err != nil {
 			return err
 		}
 		latest, err := h.latestRuns(ctx, tx)
@@ -53,14 +53,14 @@ func (h *held) leftBehind(ctx context.Context, tx *sql.Tx) (sends bool, owed tim
 	return sends, max(0, time.Until(parseTime(until))), err
 }
 
-// refuseDone returns ErrDone if a run of this lock and key has succeeded.
-func (h *held) refuseDone(ctx context.Context, tx *sql.Tx, key string) error {
-	if key == "" {
+// refuseDone returns ErrDone if another run of this lock and key has succeeded.
+func (h *held) refuseDone(ctx context.Context, tx *sql.Tx, req runner.BeginRequest) error {
+	if req.Key == "" {
 		return nil
 	}
 	var done bool
 	err := tx.QueryRowContext(ctx, `select exists (select 1 from runs
-		where lock_key = ?1 and key = ?2 and outcome = 'succeeded')`, h.id.Key, key).Scan(&done)
+		where lock_key = ?1 and key = ?2 and outcome = 'succeeded' and token <> ?3)`, h.id.Key, req.Key, string(req.Token)).Scan(&done)
 	if err == nil && done {
 		err = runner.ErrDone
 	}
@@ -136,6 +136,10 @@ func (h *held) Resume(ctx context.Context, run runner.Run) error {
 // Finish implements runner.Recorder.
 func (h *held) Finish(ctx context.Context, run runner.Run, end runner.RunEnd) error {
 	return h.write(ctx, fmt.Sprintf("recording the end of run %d", run.ID), func(tx *sql.Tx) error {
+		if end.Outcome == runner.RunSkipped {
+			_, err := tx.ExecContext(ctx, "delete from runs where id = ?1 and token = ?2 and finished_at is null", run.ID, string(run.Token))
+			return err
+		}
 		res, err := tx.ExecContext(ctx, `update runs set finished_at = `+now+`, outcome = ?3, exit_code = ?4
 			where id = ?1 and token = ?2 and finished_at is null`, run.ID, string(run.Token), string(end.Outcome), end.ExitCode)
 		if err != nil {

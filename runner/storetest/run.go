@@ -28,6 +28,20 @@ func testRun(t *testing.T, h Harness) {
 			oneRun(t, s, "nightly", "tick", runner.RunSucceeded)
 		}
 	})
+	t.Run("WhenItsKeySucceedsMeanwhile_IsDoneAndWithdrawn", func(t *testing.T) {
+		p, s := fresh(t, h)
+		held := mustLock(t, s, "nightly")
+		old := mustBegin(t, held, "tick").Run
+		req := beginRequest("tick")
+		run, err := held.Begin(t.Context(), req)
+		wantErr(t, "Begin beside an unfinished run", err, nil)
+		wantErr(t, "Finish of the run before", held.Finish(t.Context(), old, runner.RunEnd{Outcome: runner.RunSucceeded, Started: true}), nil)
+		_, err = held.Begin(t.Context(), req)
+		wantErr(t, "Begin repeated once the key has succeeded", err, runner.ErrDone)
+		wantErr(t, "Finish of the skipped run", held.Finish(t.Context(), run.Run, runner.RunEnd{Outcome: runner.RunSkipped}), nil)
+		wantErr(t, "Finish of the run before as skipped", held.Finish(t.Context(), old, runner.RunEnd{Outcome: runner.RunSkipped}), nil)
+		wantRows(t, p, "select key, outcome from runs", "tick|succeeded")
+	})
 	t.Run("WhenAWaiterEnds_TheNextOwesTheWait", func(t *testing.T) { testOwedWait(t, h) })
 	t.Run("WhenTheOneBeforeIsUnfinished_NamesIt", func(t *testing.T) { testPredecessor(t, h) })
 	t.Run("WhenFinished_IsRecordedWithItsDeadLetter", func(t *testing.T) { testFinish(t, h) })
