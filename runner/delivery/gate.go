@@ -132,10 +132,15 @@ func (g *Gate) serve(h *host) {
 		w.turn = h.pace.begin(now)
 		close(w.ready)
 	}
+	blank, from := h.pace.blank()
+	if blank && now.Before(from) {
+		g.serveAt(h, from, now)
+		return
+	}
 	if h.timer != nil {
 		h.timer.Stop()
 	}
-	if h.pace.blank() {
+	if blank {
 		delete(g.hosts, h.name)
 	}
 }

@@ -100,10 +100,10 @@ const (
 
 func newPace() pace { return pace{window: firstWindow} }
 
-// blank reports whether forgetting p and making a new one would change next
-// to nothing.
-func (p *pace) blank() bool {
-	return p.inFlight == 0 && p.phase == open && !p.epoch.refused
+// blank reports whether forgetting p and making a new one would change next to
+// nothing, and from when on: senders may just be busy with something else.
+func (p *pace) blank() (ok bool, from time.Time) {
+	return p.inFlight == 0 && p.phase == open && !p.epoch.refused, p.idleSince.Add(idleReset)
 }
 
 // turn is the right to send one request; it remembers when it was given.

@@ -119,6 +119,28 @@ func TestPace_AgainstATokenBucket_IsNearTheLeastTime(t *testing.T) {
 	}
 }
 
+// Senders that record something between two requests may all be at that at once:
+// nothing is in flight then, but what the host has taken so far still counts.
+func TestPace_WhenNothingIsInFlightForAMoment_RemembersWhatTheHostTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, pause = 1000, 10 * time.Millisecond
+		r := newBucket(100, 1)
+		c := New(Options{Retries: 5, Concurrency: 4}, NewGate(4))
+		c.transport = r
+		start := time.Now()
+		lost := spread(n, 4, func(i int) bool {
+			time.Sleep(pause)
+			m := runner.Message{ID: runner.EventID(strconv.Itoa(i)), URL: "http://receiver/"}
+			return c.Deliver(context.Background(), m).Outcome == runner.Delivered
+		})
+		ratio := time.Since(start).Seconds() / least(r, n, 4).Seconds()
+		t.Logf("%.3f of the least time, %d refused", ratio, r.refused)
+		if lost > 0 || ratio > 1.25 || r.refused > n/20 {
+			t.Errorf("%d lost, %d refused; %.3f of the least time, more than 1.25", lost, r.refused, ratio)
+		}
+	})
+}
+
 // With Retry-After: 1 the one refusal that shows the limit costs a second of
 // the 4 that are needed: 1.25 is the least possible. What is bounded is that
 // there is no second one.
