@@ -46,7 +46,33 @@ func newRootCmd(env *Env) *cobra.Command {
 		Long: `oncectl lets a database decide who wins, before any side effect: which of two
 hosts runs tonight's job, which of two retries sends the message.
 
-Without a database it keeps its own on this machine; see 'oncectl run --help'.`,
+Without a database it keeps its own on this machine, and guards that only.
+
+Exit status: 0 yes, or done; 1 the answer is no; 2 oncectl could not do it. The
+two that run a command, run and claim ID -- COMMAND, end with the command's own
+status: see 'oncectl run --help'.
+
+Environment:
+
+  ONCECTL_DATABASE_URL       the store: PostgreSQL's URL, or sqlite:PATH
+  ONCECTL_DATABASE_URL_FILE  a file with that in it, a mounted secret say
+  DATABASE_URL               the same, where neither of these is set
+  PGHOST, PGSERVICE, PGDATABASE
+                             libpq's, where none of these is set
+  ONCECTL_STATE_DIR          the local store's folder, without a database
+  ONCECTL_SCHEMA             PostgreSQL's schema with the tables (oncectl)
+  HTTPS_PROXY, NO_PROXY      for send, outbox publish and pings
+  TZ                         the zone of --tick without --tz
+
+Files:
+
+  /var/lib/oncectl           root's local store, with its lock files
+  ~/.local/state/oncectl     others', or in $XDG_STATE_HOME
+  ~/.pgpass                  passwords, as psql has them
+  /dev/termination-log       how a run failed, in Kubernetes`,
+		Example: `  oncectl run --lock nightly-digest -- ./nightly-digest
+  oncectl claim invoice/4711 -- send_mail anna
+  oncectl status`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,

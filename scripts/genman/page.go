@@ -82,17 +82,21 @@ func split(c *cobra.Command) (body, sections string) {
 	if text == "" {
 		text = c.Short + "."
 	}
+	last := ""
 	for i, para := range strings.Split(text, "\n\n") {
 		section := ""
 		for _, w := range sectionWords {
 			if rest, ok := strings.CutPrefix(para, w+":"); ok {
-				section, para = w, strings.TrimLeft(rest, " \n")
-				para = upperFirst(para)
+				section, para = w, upperFirst(strings.TrimLeft(rest, " \n"))
 			}
 		}
 		switch {
+		case section != "" && para == "":
+			sections, last = sections+heading(section), section
 		case section != "":
-			sections += ".SH " + strings.ToUpper(section) + "\n" + paragraph(para)
+			sections += heading(section) + paragraph(para)
+		case last != "" && strings.HasSuffix(sections, heading(last)): // a table follows its heading
+			sections += verbatim(strings.Split(para, "\n"))
 		case sections != "":
 			sections += pp(para)
 		case i == 0:
@@ -103,6 +107,8 @@ func split(c *cobra.Command) (body, sections string) {
 	}
 	return body, sections
 }
+
+func heading(section string) string { return ".SH " + strings.ToUpper(section) + "\n" }
 
 // pp is a paragraph that follows another one.
 func pp(para string) string {
