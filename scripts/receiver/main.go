@@ -42,7 +42,9 @@ func serve(latency time.Duration, cert string, bucket *bucket) error {
 		}
 		_, _ = io.Copy(io.Discard, r.Body) // a sender that is gone is none of ours
 		admitted := bucket.admit(r)
-		time.Sleep(latency)
+		if admitted { // a limiter stands in front, and refuses at once
+			time.Sleep(latency)
+		}
 		flying.Add(-1)
 		took.Add(int64(time.Since(start)))
 		if !admitted {

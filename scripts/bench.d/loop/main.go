@@ -1,6 +1,9 @@
 // Command loop sends messages as tutorials do: some at a time, each again after
 // a refusal's Retry-After, up to five tries. It claims nothing and keeps
 // nothing, and prints how many were delivered and given up.
+//
+// What waits keeps its place among those under way, as a retry inside of a
+// limiter does; with -requeue it makes room for others, as in a queue of jobs.
 package main
 
 import (
@@ -21,29 +24,34 @@ func main() {
 	url := flag.String("url", "", "where to send them")
 	n := flag.Int("n", 1000, "how many")
 	concurrency := flag.Int("concurrency", 4, "how many at a time")
+	requeue := flag.Bool("requeue", false, "what waits makes room for others")
 	flag.Parse()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: *concurrency}, Timeout: 30 * time.Second}
 	var delivered atomic.Int64
 	var all sync.WaitGroup
-	ids := make(chan int)
-	for range *concurrency {
+	places := make(chan bool, *concurrency)
+	for id := range *n {
+		places <- true
 		all.Go(func() {
-			for id := range ids {
-				if send(client, *url, "loop/"+strconv.Itoa(id)) {
-					delivered.Add(1)
+			wait := time.Sleep
+			if *requeue {
+				wait = func(d time.Duration) {
+					<-places
+					time.Sleep(d)
+					places <- true
 				}
 			}
+			if send(client, *url, "loop/"+strconv.Itoa(id), wait) {
+				delivered.Add(1)
+			}
+			<-places
 		})
 	}
-	for id := range *n {
-		ids <- id
-	}
-	close(ids)
 	all.Wait()
 	fmt.Printf("%d delivered, %d given up\n", delivered.Load(), int64(*n)-delivered.Load())
 }
 
-func send(client *http.Client, url, id string) bool {
+func send(client *http.Client, url, id string, wait func(time.Duration)) bool {
 	for range tries {
 		req, err := http.NewRequest(http.MethodPost, url, strings.NewReader("x"))
 		if err != nil {
@@ -53,18 +61,18 @@ func send(client *http.Client, url, id string) bool {
 		req.Header.Set("Idempotency-Key", id)
 		res, err := client.Do(req)
 		if err != nil {
-			time.Sleep(time.Second)
+			wait(time.Second)
 			continue
 		}
 		res.Body.Close()
 		if res.StatusCode < 300 {
 			return true
 		}
-		wait, err := strconv.Atoi(res.Header.Get("Retry-After"))
+		seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
 		if err != nil {
-			wait = 1
+			seconds = 1
 		}
-		time.Sleep(time.Duration(wait) * time.Second)
+		wait(time.Duration(seconds) * time.Second)
 	}
 	return false
 }
