@@ -19,7 +19,7 @@ for store in "local store" PostgreSQL; do
 	read -r _ <"$tmp/claimed"
 	sleep "$(pick 0 7 7)"
 	guard=
-	mapfile -t children < <(cat /proc/$run/task/*/children | tr -s ' ' '\n')
+	mapfile -t children < <(cat "/proc/$run"/task/*/children | tr -s ' ' '\n')
 	for child in "${children[@]}"; do
 		! grep -q ^oncectl-guard "/proc/$child/cmdline" || guard=$child
 	done
@@ -29,6 +29,8 @@ for store in "local store" PostgreSQL; do
 	both=$(calc "$(mib Pss "/proc/$run/smaps_rollup") + $(mib Pss "/proc/$guard/smaps_rollup")")
 	amount "… both, shared pages once" MiB "$both" "" "" "≤ 20"
 	echo >"$tmp/end"
+	wait "$run"
+	run=
 	wait $run
 done
 flock -o -n "$tmp/lock" sleep 1 &
