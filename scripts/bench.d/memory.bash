@@ -31,7 +31,6 @@ for store in "local store" PostgreSQL; do
 	echo >"$tmp/end"
 	wait "$run"
 	run=
-	wait $run
 done
 flock -o -n "$tmp/lock" sleep 1 &
 flock=$!
