@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -20,6 +22,10 @@ import (
 var binDir string
 
 func TestMain(m *testing.M) {
+	if signal.Ignored(syscall.SIGHUP) {
+		// Under nohup: what tests start is to have the default all the same.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	os.Exit(buildAndRun(m))
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
@@ -29,6 +30,10 @@ func TestMain(m *testing.M) {
 	process.GuardMain()
 	if text, ok := os.LookupEnv(planEnv); ok {
 		os.Exit(drive(text))
+	}
+	if signal.Ignored(syscall.SIGHUP) {
+		// Under nohup: what tests start is to have the default all the same.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	os.Exit(m.Run())
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -213,17 +215,23 @@ func (j *job) says(text string) *job {
 }
 
 // living are the processes of the job that are not dead. The environment of a
-// zombie is empty.
+// zombie is empty. The latest are looked at first: they may be gone soon, and a
+// busy host has many others.
 func (j *job) living() (pids []int) {
-	names, err := filepath.Glob("/proc/[0-9]*/environ")
+	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	for _, name := range names {
-		env, _ := os.ReadFile(name) // it may be gone
-		var pid int
+	var all []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			all = append(all, pid)
+		}
+	}
+	slices.Sort(all)
+	for _, pid := range slices.Backward(all) {
+		env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // it may be gone
 		if bytes.Contains(env, []byte(j.mark+"\x00")) {
-			fmt.Sscanf(name, "/proc/%d/", &pid)
 			pids = append(pids, pid)
 		}
 	}

@@ -121,7 +121,7 @@ func TestJob_WhenItsGuardIsKilled_DiesToo(t *testing.T) {
 // What ends oncectl politely is no reason for its guard to go.
 func TestGuard_WhenItIsToldToEnd_Stays(t *testing.T) {
 	t.Parallel()
-	j, _ := running(t, "trap 'exit 3' TERM; echo up; while :; do sleep 0.02; done", 2, 0)
+	j, _ := running(t, "trap 'exit 3' TERM; echo up; while :; do sleep 0.5; done", 2, 0)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
 		if err := syscall.Kill(j.guard(), sig); err != nil {
 			t.Fatal(err)
