@@ -38,8 +38,12 @@ func (s *server) hear(m Msg) {
 func (s *server) expired() bool { return s.until != 0 && now() >= s.until }
 
 // watch waits for the next message no longer than the limit of silence or the
-// lease allows. What is paused already has nothing to fear from the lease.
+// lease allows. A lease may have run out while the last message was handled, an
+// order to start above all; what is paused has nothing to fear from that.
 func (s *server) watch() {
+	if s.expired() {
+		s.halt()
+	}
 	wait := s.limit
 	if left := s.until - now(); s.until != 0 && left > 0 && (wait == 0 || left < wait) {
 		wait = left

@@ -64,9 +64,6 @@ func (s *server) handle(m Msg) {
 	switch m.Type {
 	case Ping:
 		s.hear(m)
-		if s.expired() {
-			s.halt()
-		}
 	case Limit:
 		s.limit = int64(m.N) * 1e6
 	case Leave:
