@@ -144,9 +144,11 @@ func (a *actor) keyCall(lock, key string) call {
 	return call{lock: lock, args: append(args, a.job(lock, a.upTo(time.Second), a.IntN(5)/4*3)...)}
 }
 
-// succeeded tells whether the run, or one before, is said to have succeeded.
+// succeeded tells whether the run, or one before, is said to have succeeded. A
+// run that was told to end is recorded as stopped, whatever its job made of that.
 func (p *process) succeeded() bool {
-	return p.status == 0 && !strings.Contains(p.err.String(), "shows as unknown")
+	said := p.err.String()
+	return p.status == 0 && !strings.Contains(said, "shows as unknown") && !strings.Contains(said, "ending the job")
 }
 
 func (a *actor) runTick() {
