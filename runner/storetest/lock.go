@@ -34,17 +34,7 @@ func testLock(t *testing.T, h Harness) {
 			mustRelease(t, mustLock(t, b, "nightly"))
 		}
 	})
-	t.Run("WhenBusyBefore_CanBeTakenLater", func(t *testing.T) {
-		p, a := fresh(t, h)
-		b := p.Open(t)
-		held := mustLock(t, a, "nightly")
-		for range 3 {
-			_, err := b.TryLock(t.Context(), lockID(t, "nightly"))
-			wantErr(t, "TryLock of a held lock", err, runner.ErrBusy)
-		}
-		mustRelease(t, held)
-		mustLock(t, b, "nightly")
-	})
+	t.Run("WhenBusyBefore_CanBeTakenLater", func(t *testing.T) { testBusyBefore(t, h) })
 	t.Run("WhenNamesDiffer_DoNotMeet", func(t *testing.T) {
 		p, a := fresh(t, h)
 		b := p.Open(t)
@@ -55,29 +45,45 @@ func testLock(t *testing.T, h Harness) {
 	})
 	t.Run("WhenForeign_IsTheKeyAlone", func(t *testing.T) { testForeignLock(t, h) })
 	t.Run("WhenReleased_IsFreeDespiteADuplicateDescriptor", func(t *testing.T) { testDuplicate(t, h) })
-	t.Run("WhenHeld_ChecksAndIsNotLost", func(t *testing.T) {
-		_, a := fresh(t, h)
-		held := mustLock(t, a, "nightly")
-		if err := held.Check(t.Context()); err != nil {
-			t.Fatalf("Check() = %v", err)
-		}
-		mustRelease(t, held)
-		select {
-		case <-held.Lost():
-			t.Fatal("Lost() is closed after Release")
-		default:
-		}
-	})
-	t.Run("WhenTaken_TellsTheStoresTime", func(t *testing.T) {
-		_, a := fresh(t, h)
-		// The suite's stores are on this machine, so their clock is ours.
-		before := time.Now().Add(-time.Second)
-		at := mustLock(t, a, "nightly").TakenAt()
-		if at.Before(before) || at.After(time.Now().Add(time.Second)) {
-			t.Fatalf("TakenAt() = %v, but it is %v", at, time.Now())
-		}
-	})
+	t.Run("WhenHeld_ChecksAndIsNotLost", func(t *testing.T) { testCheck(t, h) })
+	t.Run("WhenTaken_TellsTheStoresTime", func(t *testing.T) { testTakenAt(t, h) })
 	t.Run("WhenTwentyTry_OneHolds", func(t *testing.T) { testLockContended(t, h) })
+}
+
+func testBusyBefore(t *testing.T, h Harness) {
+	p, a := fresh(t, h)
+	b := p.Open(t)
+	held := mustLock(t, a, "nightly")
+	for range 3 {
+		_, err := b.TryLock(t.Context(), lockID(t, "nightly"))
+		wantErr(t, "TryLock of a held lock", err, runner.ErrBusy)
+	}
+	mustRelease(t, held)
+	mustLock(t, b, "nightly")
+}
+
+func testTakenAt(t *testing.T, h Harness) {
+	_, a := fresh(t, h)
+	// The suite's stores are on this machine, so their clock is ours.
+	before := time.Now().Add(-time.Second)
+	at := mustLock(t, a, "nightly").TakenAt()
+	if at.Before(before) || at.After(time.Now().Add(time.Second)) {
+		t.Fatalf("TakenAt() = %v, but it is %v", at, time.Now())
+	}
+}
+
+func testCheck(t *testing.T, h Harness) {
+	_, a := fresh(t, h)
+	held := mustLock(t, a, "nightly")
+	if err := held.Check(t.Context()); err != nil {
+		t.Fatalf("Check() = %v", err)
+	}
+	mustRelease(t, held)
+	select {
+	case <-held.Lost():
+		t.Fatal("Lost() is closed after Release")
+	default:
+	}
 }
 
 func testForeignLock(t *testing.T, h Harness) {

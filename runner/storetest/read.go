@@ -17,22 +17,7 @@ func testRead(t *testing.T, h Harness) {
 		wantNoClaim(t, s, "a")
 		wantEach(t, s, runner.ClaimFilter{})
 	})
-	t.Run("Lookup_FindsThoseThatExist", func(t *testing.T) {
-		_, s := fresh(t, h)
-		wantClaim(t, s, bare("a", "b", "c"), true, true, true)
-		got, err := s.Lookup(t.Context(), ids("c", "x", "a", "c", "C"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := map[runner.EventID]bool{}
-		for _, c := range got {
-			found[c.ID] = true
-		}
-		if len(got) != 2 || !found["a"] || !found["c"] {
-			t.Errorf("Lookup() = %+v, want a and c, once each", got)
-		}
-		wantNoClaim(t, s)
-	})
+	t.Run("Lookup_FindsThoseThatExist", func(t *testing.T) { testLookup(t, h) })
 	t.Run("Lookup_WhenManyIds", func(t *testing.T) {
 		_, s := fresh(t, h)
 		all := names("e", 5000)
@@ -61,38 +46,59 @@ func testRead(t *testing.T, h Harness) {
 		wantEach(t, s, runner.ClaimFilter{InDoubt: true}, "expired", "in_doubt")
 		wantEach(t, s, runner.ClaimFilter{InDoubt: true, Prefix: "in"}, "in_doubt")
 	})
-	t.Run("EachClaim_FiltersByAge", func(t *testing.T) {
-		p, s := fresh(t, h)
-		wantClaim(t, s, bare("new", "hour", "day"), true, true, true)
-		for id, age := range map[string]time.Duration{"hour": time.Hour, "day": 24 * time.Hour} {
-			at := time.Now().Add(-age).UTC().Format("2006-01-02T15:04:05.000Z")
-			exec(t, p, fmt.Sprintf("update processed_events set claimed_at = '%s' where event_id = '%s'", at, id))
-		}
-		wantEach(t, s, runner.ClaimFilter{Since: 59 * time.Minute}, "new")
-		wantEach(t, s, runner.ClaimFilter{Since: 61 * time.Minute}, "hour", "new")
-		wantEach(t, s, runner.ClaimFilter{Since: 25 * time.Hour, Prefix: "d"}, "day")
-		wantEach(t, s, runner.ClaimFilter{Since: 30 * 24 * time.Hour}, "day", "hour", "new")
-	})
-	t.Run("EachClaim_MayUseTheStoreMeanwhile", func(t *testing.T) {
-		_, s := fresh(t, h)
-		all := names("e", 2500) // more than one page or fetch
-		if _, err := s.Claim(t.Context(), bare(all...)); err != nil {
-			t.Fatal(err)
-		}
-		seen := map[runner.EventID]bool{}
-		err := s.EachClaim(t.Context(), runner.ClaimFilter{Prefix: "e"}, func(c runner.Claim) error {
-			seen[c.ID] = true
-			if len(seen)%250 != 1 {
-				return nil
-			}
-			_, err := s.Claim(t.Context(), bare("of "+string(c.ID)))
-			return err
-		})
-		if err != nil || len(seen) != len(all) {
-			t.Errorf("EachClaim() showed %d of %d claims, %v", len(seen), len(all), err)
-		}
-	})
+	t.Run("EachClaim_FiltersByAge", func(t *testing.T) { testEachByAge(t, h) })
+	t.Run("EachClaim_MayUseTheStoreMeanwhile", func(t *testing.T) { testEachMeanwhile(t, h) })
 	t.Run("EachClaim_WhenTheCallbackFails_Stops", func(t *testing.T) { testEachStops(t, h) })
+}
+
+func testLookup(t *testing.T, h Harness) {
+	_, s := fresh(t, h)
+	wantClaim(t, s, bare("a", "b", "c"), true, true, true)
+	got, err := s.Lookup(t.Context(), ids("c", "x", "a", "c", "C"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[runner.EventID]bool{}
+	for _, c := range got {
+		found[c.ID] = true
+	}
+	if len(got) != 2 || !found["a"] || !found["c"] {
+		t.Errorf("Lookup() = %+v, want a and c, once each", got)
+	}
+	wantNoClaim(t, s)
+}
+
+func testEachByAge(t *testing.T, h Harness) {
+	p, s := fresh(t, h)
+	wantClaim(t, s, bare("new", "hour", "day"), true, true, true)
+	for id, age := range map[string]time.Duration{"hour": time.Hour, "day": 24 * time.Hour} {
+		at := time.Now().Add(-age).UTC().Format("2006-01-02T15:04:05.000Z")
+		exec(t, p, fmt.Sprintf("update processed_events set claimed_at = '%s' where event_id = '%s'", at, id))
+	}
+	wantEach(t, s, runner.ClaimFilter{Since: 59 * time.Minute}, "new")
+	wantEach(t, s, runner.ClaimFilter{Since: 61 * time.Minute}, "hour", "new")
+	wantEach(t, s, runner.ClaimFilter{Since: 25 * time.Hour, Prefix: "d"}, "day")
+	wantEach(t, s, runner.ClaimFilter{Since: 30 * 24 * time.Hour}, "day", "hour", "new")
+}
+
+func testEachMeanwhile(t *testing.T, h Harness) {
+	_, s := fresh(t, h)
+	all := names("e", 2500) // more than one page or fetch
+	if _, err := s.Claim(t.Context(), bare(all...)); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[runner.EventID]bool{}
+	err := s.EachClaim(t.Context(), runner.ClaimFilter{Prefix: "e"}, func(c runner.Claim) error {
+		seen[c.ID] = true
+		if len(seen)%250 != 1 {
+			return nil
+		}
+		_, err := s.Claim(t.Context(), bare("of "+string(c.ID)))
+		return err
+	})
+	if err != nil || len(seen) != len(all) {
+		t.Errorf("EachClaim() showed %d of %d claims, %v", len(seen), len(all), err)
+	}
 }
 
 // each collects the ids that EachClaim shows.
