@@ -240,8 +240,8 @@ func jsonFault(err error) error {
 		if kind.Field == "" {
 			what = fmt.Sprintf("it is no object, but a %s", value)
 		}
-	case len(what) > most:
-		what = strings.ToValidUTF8(what[:most], "") + "…"
+	default:
+		what = runner.Shorten(what, most)
 	}
 	return fmt.Errorf("%w: %s", runner.ErrInvalid, what)
 }

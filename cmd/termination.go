@@ -12,7 +12,7 @@ import (
 // (terminationMessagePath, unless the Pod names another).
 const terminationLog = "/dev/termination-log"
 
-// maxTerminationMessage keeps the line short: Kubernetes shows at most 4096
+// maxTerminationMessage keeps the line short, in bytes: Kubernetes shows at most 4096
 // bytes of a container, and 12 kB of all that a Pod has.
 const maxTerminationMessage = 1024
 
@@ -30,7 +30,7 @@ func leaveTerminationMessage(env *Env, line string) {
 	}
 	line = oneLine(line)
 	if len(line) > maxTerminationMessage {
-		line = strings.ToValidUTF8(line[:maxTerminationMessage-3], "") + "…"
+		line = runner.Shorten(line, maxTerminationMessage-len("…"))
 	}
 	_, _ = f.WriteString(line + "\n")
 	_ = f.Close()

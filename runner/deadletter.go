@@ -47,8 +47,7 @@ const beforeTail = "; stderr ends:\n"
 // WithTail is the LastError of a command: the reason why it failed and the end
 // of its stderr.
 func WithTail(reason string, tail []byte) string {
-	text := strings.TrimSpace(strings.ToValidUTF8(string(tail), "\uFFFD"))
-	text = strings.ReplaceAll(text, "\x00", "\uFFFD") // PostgreSQL's text has no NUL
+	text := strings.TrimSpace(KeptText(string(tail)))
 	if text == "" {
 		return reason
 	}
@@ -78,13 +77,6 @@ func (d DeadLetter) Check() error {
 		return fmt.Errorf("%w: a dead letter whose request is not JSON", ErrInvalid)
 	}
 	return nil
-}
-
-// KeptText is s as stores keep what people read: PostgreSQL's text takes
-// neither NUL nor invalid UTF-8, and an outcome must not be lost for the sake
-// of the words beside it.
-func KeptText(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // HashBytes is the lower-case hex SHA-256 of the exact bytes of a payload.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/oncectl/oncectl/runner"
@@ -91,13 +90,7 @@ func encodeError(err error) (int, errorBody) {
 // path of any length among it, is not sent back whole.
 const maxMessage = 2000
 
-func message(err error) string {
-	s := err.Error()
-	if len(s) > maxMessage {
-		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
-	}
-	return s
-}
+func message(err error) string { return runner.Shorten(err.Error(), maxMessage) }
 
 // decodeError is the error that b stands for, under the same sentinel.
 func decodeError(b errorBody) error {

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode"
+
+	"github.com/oncectl/oncectl/runner"
 )
 
 // The words for a person, in one line. They name the receiver by scheme, host
@@ -58,14 +60,10 @@ func unansweredError(host string, err error) string {
 
 // oneLine makes foreign text fit for a log line and a terminal.
 func oneLine(s string) string {
-	s = strings.Map(func(r rune) rune {
+	return runner.Shorten(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == unicode.ReplacementChar {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(s, " "))
-	if len(s) > maxErrorText {
-		s = strings.ToValidUTF8(s[:maxErrorText], "") + "…"
-	}
-	return s
+	}, strings.ToValidUTF8(s, " ")), maxErrorText)
 }
