@@ -72,13 +72,6 @@ func addWords(root *cobra.Command, env *Env) {
 	})
 }
 
-func each(cmd *cobra.Command, do func(*cobra.Command)) {
-	do(cmd)
-	for _, c := range cmd.Commands() {
-		each(c, do)
-	}
-}
-
 func addFlagWords(cmd *cobra.Command, flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		words := flagWords(f)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"strconv"
@@ -52,8 +51,8 @@ type pinger struct {
 	client *delivery.Client
 	body   bool
 
-	cancel  context.CancelFunc
-	startOK chan struct{} // closed when the first ping is over; nil before it began
+	cancel    context.CancelFunc
+	firstOver chan struct{} // closed when the first ping is over; nil before it began
 }
 
 // open makes the pinger that the flags want. A URL on the command line that is
@@ -86,8 +85,7 @@ func (o *pingOptions) open(env *Env, lock string) (*pinger, error) {
 func (p *pinger) use(s string) error {
 	p.client = delivery.New(delivery.Options{
 		Version: versionString(), Timeout: pingLimit / 2, Retries: 2, Backoff: pingLimit / 20, MaxWait: pingLimit / 2,
-		NoIdempotencyKey: true, Concurrency: 1,
-		Proxy: func(u *url.URL) (*url.URL, error) { return http.ProxyFromEnvironment(&http.Request{URL: u}) },
+		NoIdempotencyKey: true, Concurrency: 1, Proxy: environmentProxy,
 	}, delivery.NewGate(1))
 	if err := p.client.Check(runner.Message{URL: s}); err != nil {
 		return err
@@ -112,14 +110,14 @@ func (p *pinger) keep() int {
 }
 
 // started sends the first ping while the job runs.
-func (p *pinger) started(runner.Run) {
+func (p *pinger) started() {
 	if p == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*pingLimit)
-	p.cancel, p.startOK = cancel, make(chan struct{})
+	p.cancel, p.firstOver = cancel, make(chan struct{})
 	go func() {
-		defer close(p.startOK)
+		defer close(p.firstOver)
 		if err := p.send(ctx, "start", nil); err != "" {
 			p.env.Log.Info("the ping at the start failed", "lock", p.lock, "error", err)
 		}
@@ -158,9 +156,9 @@ func (p *pinger) finish(limit time.Duration, status Status, text []byte) {
 	if status != StatusOK {
 		path = strconv.Itoa(int(status))
 	}
-	if p.startOK != nil {
+	if p.firstOver != nil {
 		select {
-		case <-p.startOK:
+		case <-p.firstOver:
 		case <-ctx.Done():
 		}
 	}
@@ -197,9 +195,9 @@ func (p *pinger) close() {
 	if p == nil {
 		return
 	}
-	if p.startOK != nil {
+	if p.firstOver != nil {
 		p.cancel()
-		<-p.startOK
+		<-p.firstOver
 	}
 	p.client.Close()
 }

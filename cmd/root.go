@@ -188,13 +188,14 @@ const defaultStoreWait = 10 * time.Second
 func Root() *cobra.Command {
 	env := &Env{Getenv: func(string) string { return "" }}
 	root := newRootCmd(env)
-	initHelpFlags(root)
+	each(root, (*cobra.Command).InitDefaultHelpFlag)
 	return root
 }
 
-func initHelpFlags(cmd *cobra.Command) {
-	cmd.InitDefaultHelpFlag()
+// each does something with a command and all below it.
+func each(cmd *cobra.Command, do func(*cobra.Command)) {
+	do(cmd)
 	for _, c := range cmd.Commands() {
-		initHelpFlags(c)
+		each(c, do)
 	}
 }

@@ -76,8 +76,13 @@ func (o *httpOptions) complete(env *Env) error {
 			return fmt.Errorf("--webhook-secret-file %s: %w", o.secretFile, err)
 		}
 	}
-	o.Proxy = func(u *url.URL) (*url.URL, error) { return http.ProxyFromEnvironment(&http.Request{URL: u}) }
+	o.Proxy = environmentProxy
 	return nil
+}
+
+// environmentProxy is the proxy that the environment names for u.
+func environmentProxy(u *url.URL) (*url.URL, error) {
+	return http.ProxyFromEnvironment(&http.Request{URL: u})
 }
 
 // parseStatuses reads "425,429"; an empty string is none.

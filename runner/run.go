@@ -83,8 +83,9 @@ type Recorder interface {
 	// Resume tells a lock that was taken again that run goes on under it.
 	// ErrFenced if another run has owned the fence since.
 	Resume(ctx context.Context, run Run) error
-	// Finish records the end, or forgets a run that was skipped. It also works after the lock was lost. A run
-	// whose end is already recorded is left as it is.
+	// Finish records the end, or forgets a run that was skipped. It also works
+	// after the lock was lost. A run whose end is already recorded is left as
+	// it is.
 	Finish(ctx context.Context, run Run, end RunEnd) error
 }
 

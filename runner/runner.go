@@ -49,7 +49,7 @@ type Runner struct {
 	Gone func(pid int) bool
 	// Started, if not nil, is told when the command has started. The run waits
 	// for it to return.
-	Started func(Run)
+	Started func()
 	Log     *slog.Logger
 }
 

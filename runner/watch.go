@@ -214,7 +214,7 @@ func (w *watch) start(ctx context.Context) error {
 	}
 	w.ending = ending{child: child, killAfter: w.job.KillAfter, log: w.Log}
 	if w.Started != nil {
-		w.Started(w.run)
+		w.Started()
 	}
 	return nil
 }

@@ -22,7 +22,8 @@ var glyphs string
 
 // Write writes the page.
 func (r *Report) Write(w io.Writer) error {
-	p := &page{writer: writer{bufio.NewWriter(w)}, Report: r, verdict: r.verdict(), order: r.sorted()}
+	order := r.sorted()
+	p := &page{writer: writer{bufio.NewWriter(w)}, Report: r, verdict: r.verdict(order), order: order}
 	p.head()
 	p.top()
 	p.now()

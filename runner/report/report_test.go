@@ -78,7 +78,7 @@ func TestVerdict_SaysWhetherLastNightWasGood(t *testing.T) {
 	} {
 		r := reportOf(t, statusOf(c.runs...), c.runs...)
 		r.Needs = c.needs
-		v := r.verdict()
+		v := r.verdict(r.sorted())
 		if v.tone != c.tone || v.headline != c.headline || v.lead != c.lead || len(v.look) != c.look {
 			t.Errorf("%s: %+v", name, v)
 		}
@@ -97,7 +97,8 @@ func TestLate_WhenRunsHaveNoRhythm_IsNeverSaid(t *testing.T) {
 		for i, a := range ago {
 			runs = append(runs, ran(int64(50-i), "job", a, runner.RunSucceeded, time.Second))
 		}
-		if look := reportOf(t, statusOf(runs...), runs...).worthALook(); len(look) > 0 {
+		r := reportOf(t, statusOf(runs...), runs...)
+		if look := r.worthALook(r.sorted()); len(look) > 0 {
 			t.Errorf("%s: %q", name, look)
 		}
 	}

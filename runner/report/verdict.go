@@ -14,8 +14,8 @@ type verdict struct {
 	look     []string
 }
 
-func (r *Report) verdict() verdict {
-	v := verdict{tone: "good", headline: "All is well", lead: r.lastNight(), look: r.worthALook()}
+func (r *Report) verdict(order []*lock) verdict {
+	v := verdict{tone: "good", headline: "All is well", lead: r.lastNight(), look: r.worthALook(order)}
 	switch {
 	case len(r.Needs) > 0:
 		v.tone, v.headline = "bad", counted(len(r.Needs), "thing needs a person", "things need a person")
@@ -47,10 +47,10 @@ const mostLook = 10
 
 // worthALook names the locks that are late by their own rhythm. It is no
 // judgement as that of status --check: a job may have been put off on purpose.
-func (r *Report) worthALook() []string {
+func (r *Report) worthALook(order []*lock) []string {
 	var out []string
 	more := 0
-	for _, l := range r.sorted() {
+	for _, l := range order {
 		late, silent := l.late(r.status.At)
 		switch {
 		case late && len(out) < mostLook:
