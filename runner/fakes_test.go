@@ -28,6 +28,7 @@ type world struct {
 	started chan struct{} // closed when child is there
 	signals chan os.Signal
 	end     RunEnd
+	finish  error // what Finish answers
 	gone    bool
 	ahead   time.Duration // how far the store's clock is ahead of this host's
 }
@@ -106,7 +107,7 @@ func (l *fakeLock) Resume(context.Context, Run) error { l.note("resume"); return
 func (l *fakeLock) Finish(_ context.Context, _ Run, end RunEnd) error {
 	l.note("finish " + string(end.Outcome))
 	l.end = end
-	return nil
+	return l.finish
 }
 
 type fakeBroker struct{ *world }

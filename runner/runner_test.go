@@ -188,6 +188,18 @@ func TestRun_WhenItsKeySucceedsWhileItWaits_IsSkipped(t *testing.T) {
 	})
 }
 
+// A record that is left says that the run is unknown, and somebody has to be told.
+func TestRun_WhenASkippedOneCannotBeTakenBack_SaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.begun, w.again, w.finish = Begun{Predecessor: &Run{ID: 1}}, ErrDone, ErrUnavailable
+		res, err := w.runner().Run(t.Context(), Job{OnceKey: "k"})
+		if err != nil || res.Skipped != ErrDone || !errors.Is(res.RecordErr, ErrUnavailable) {
+			t.Errorf("Run() = %+v, %v", res, err)
+		}
+	})
+}
+
 func TestRun_WhenTheLockIsLostAndBackInTime_PausesAndContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

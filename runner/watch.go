@@ -56,7 +56,7 @@ func (w *watch) begin(ctx context.Context) (Result, error) {
 // skipped is a run that is not needed.
 func (w *watch) skipped() Result {
 	w.Log.Info("skipped: a run of this key has succeeded", "lock", w.job.Lock.Name, "key", w.begins.Key)
-	return Result{Skipped: ErrDone}
+	return Result{Skipped: ErrDone, RecordErr: w.record}
 }
 
 // sweep makes dead letters of sends whose sender died. They are not this job's,
