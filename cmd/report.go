@@ -50,6 +50,9 @@ Exit status: 0 written, also when something needs a person; 2 not possible.`,
 			if o.since <= 0 {
 				return usagef("--since must be positive")
 			}
+			if o.file == string(formatTable) || o.file == string(formatJSON) {
+				return usagef("-o is a file here, and a report is always a page; for a file of that name write -o ./%s", o.file)
+			}
 			return o.run(cmd.Context())
 		},
 	}

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -130,11 +131,15 @@ func countOf(s runner.Status, k runner.Kind, c runner.Outcome) (n float64) {
 
 // replaceFile writes a file beside path and renames it, so that a reader sees
 // the old or the new one. Its name does not end as path's does, since a
-// collector takes each *.prom. The mode is that of a file others may read.
+// collector takes each *.prom. The mode is that of a file others may read. What
+// is no file, /dev/stdout say, must not make way for one: it is written to.
 func replaceFile(path string, print func(io.Writer) error) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return writeTo(path, print)
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.new")
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return writing(path, err)
 	}
 	defer os.Remove(f.Name()) // not there any more once it was renamed
 	if err := print(f); err != nil {
@@ -143,13 +148,38 @@ func replaceFile(path string, print func(io.Writer) error) error {
 	}
 	if err := f.Chmod(0o644); err != nil {
 		f.Close()
-		return fmt.Errorf("writing %s: %w", path, err)
+		return writing(path, err)
 	}
 	if err := f.Close(); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return writing(path, err)
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return writing(path, err)
 	}
 	return nil
+}
+
+// writeTo writes to what is there.
+func writeTo(path string, print func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return writing(path, err)
+	}
+	if err := print(f); err != nil {
+		f.Close()
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return writing(path, err)
+	}
+	return nil
+}
+
+// writing names the file that a person knows, not the one beside it.
+func writing(path string, err error) error {
+	var at *os.PathError
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	return fmt.Errorf("writing %s: %w", path, err)
 }
