@@ -135,6 +135,9 @@ func TestPing_WhenItFails_TheJobsResultStands(t *testing.T) {
 	if msg := pr.err.String(); !strings.Contains(msg, "no such file") {
 		t.Errorf("stderr %q", msg)
 	}
+	for _, flag := range []string{"--ping", "--ping-file"} {
+		p.start("run", "--lock", "l", flag, "", "--", "true").ends(125).complains(flag + " is empty")
+	}
 	pr = p.start("run", "--lock", "l", "--ping", "hidden", "--", "true").ends(125)
 	if msg := pr.err.String(); !strings.Contains(msg, "http") || strings.Contains(msg, "hidden") {
 		t.Errorf("stderr %q", msg)

@@ -148,6 +148,10 @@ func (o *runOptions) check(cmd *cobra.Command, args []string) error {
 		return usagef("--tick is empty")
 	case changed("once") && o.once == "":
 		return usagef("--once is empty")
+	case changed("ping") && o.ping.url == "":
+		return usagef("--ping is empty")
+	case changed("ping-file") && o.ping.file == "":
+		return usagef("--ping-file is empty")
 	case o.tz != "" && o.tick == "":
 		return usagef("--tz goes with --tick")
 	case o.onLoss != string(runner.LossPause) && o.onLoss != string(runner.LossStop):
