@@ -13,8 +13,8 @@ import (
 // leased starts a job under a lock with that much of a lease.
 func leased(t *testing.T, left time.Duration) *job {
 	t.Helper()
-	p := script("echo up; while :; do sleep 0.05; done")
-	p.Lease, p.Options.Silence = left, time.Hour // so that silence is not what pauses it
+	p := script("echo up; while :; do (sleep 0.05); done") // no vfork: its parent is never seen as stopped
+	p.Lease, p.Options.Silence = left, time.Hour           // so that silence is not what pauses it
 	return start(t, p)
 }
 

@@ -129,10 +129,11 @@ func TestTerminal_WhenCtrlZAndFgAreTyped_TheJobStopsAndGoesOn(t *testing.T) {
 	for name, silenced := range map[string]bool{"soon": false, "after the guard's limit": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := script(`echo up; until [ -e go ]; do sleep 0.02; done; echo went on; exit 7`)
+			// In a subshell, as a shell in vfork is never seen as stopped.
+			p := script(`echo up; until [ -e go ]; do (sleep 0.02); done; echo went on; exit 7`)
 			if silenced {
 				// The key passes another session by; only the guard stops that.
-				p = script(`setsid sh -c 'echo up; exec sleep 300' & until [ -e go ]; do sleep 0.02; done; echo went on; kill $!; exit 7`)
+				p = script(`setsid sh -c 'echo up; exec sleep 300' & until [ -e go ]; do (sleep 0.02); done; echo went on; kill $!; exit 7`)
 				p.Options.Silence = 300e6
 			}
 			tty := onTerminal(t, p)
